@@ -1,0 +1,14 @@
+"""StepCache: diffusion-transformer step caching for ComfyUI. Everything else is imported when ComfyUI asks for it."""
+
+
+async def comfy_entrypoint():
+    """The extension that ComfyUI loads."""
+    from comfy_api.latest import ComfyExtension, io
+
+    from .nodes.cache_nodes import NODES
+
+    class StepCacheExtension(ComfyExtension):
+        async def get_node_list(self) -> list[type[io.ComfyNode]]:
+            return NODES
+
+    return StepCacheExtension()

@@ -1,0 +1,126 @@
+"""What a run did: the text on the node, the log line, and what tests read are all made from this."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any
+
+VERSION = 1
+"""Of the dictionary made by `RunReport.as_dict`; rises when a field changes its meaning or goes away."""
+
+
+@dataclass
+class Evaluation:
+    """One call of the denoiser by the sampler; it may need several model calls (branches, windows)."""
+
+    index: int
+    position: float | None = None  # in the schedule; None if no model call of a known model was made
+    sigma: float | None = None
+    reason: str = "no cached model was called"
+    signal: float | None = None  # the score that the policy judged
+    computed_calls: int = 0
+    reused_calls: int = 0
+    seconds: float = 0.0  # start of this evaluation to start of the next
+
+    @property
+    def reused(self) -> bool:
+        return self.reused_calls > 0 and self.computed_calls == 0
+
+    @property
+    def action(self) -> str:
+        return "reused" if self.reused else "computed"
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"action": self.action}
+
+
+@dataclass
+class RunReport:
+    """One sampling run under a cache. Times are seconds, sizes bytes."""
+
+    method: str
+    model: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    messages: list[str] = field(default_factory=list)
+    steps: int = 0
+    trace: list[Evaluation] = field(default_factory=list)
+    cache_bytes: int = 0  # the most that was held between evaluations
+    device_reads: int = 0  # values fetched from the device to decide; each may wait for it
+    seconds: float = 0.0
+    finished: bool = False
+
+    @property
+    def evaluations(self) -> int:
+        return len(self.trace)
+
+    @property
+    def reused(self) -> int:
+        return sum(evaluation.reused for evaluation in self.trace)
+
+    @property
+    def computed(self) -> int:
+        return self.evaluations - self.reused
+
+    @property
+    def speedup(self) -> float:
+        """Estimated: what all evaluations would have taken at the median time of a computed one, over what they took.
+
+        The first computed evaluation is left out of the median where there are others, as it may include loading.
+        """
+        computed = [e.seconds for e in self.trace if not e.reused and e.seconds > 0]
+        taken = sum(e.seconds for e in self.trace)
+        if not computed or not self.reused or taken <= 0:
+            return 1.0
+        typical = median(computed[1:] or computed)
+        first = computed[0] if len(computed) > 1 else 0.0
+        saved_basis = taken - first
+        return max((self.evaluations - bool(first)) * typical / saved_basis, 0.0) if saved_basis > 0 else 1.0
+
+    def message(self, text: str) -> None:
+        """Note something the user should know; the same text is kept once."""
+        if text not in self.messages:
+            self.messages.append(text)
+
+    def reasons(self) -> dict[str, int]:
+        """How often each reason (without its figures) led to a computed evaluation."""
+        return dict(Counter(e.reason.split(" 0.")[0] for e in self.trace if not e.reused))
+
+    def summary(self) -> str:
+        """The short text shown on the node."""
+        text = f"{self.reused} of {self.evaluations} reused"
+        if self.finished:
+            text += f" · {self.speedup:.2f}× · {self.cache_bytes / 2**20:.1f} MiB"
+        return "\n".join([text, *self.messages])
+
+    def log_line(self) -> str:
+        """The one line written to the log at the end of a run."""
+        settings = ", ".join(f"{name} {value}" for name, value in self.settings.items())
+        line = (
+            f"StepCache {self.method} on {self.model} ({settings}): {self.computed} of {self.evaluations} evaluations "
+            f"computed, {self.reused} reused, about {self.speedup:.2f}x, {self.seconds:.1f} s, "
+            f"cache {self.cache_bytes / 2**20:.1f} MiB"
+        )
+        return ". ".join([line, *self.messages])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain JSON values, with a `version`."""
+        return {
+            "version": VERSION,
+            "method": self.method,
+            "model": self.model,
+            "settings": dict(self.settings),
+            "messages": list(self.messages),
+            "steps": self.steps,
+            "evaluations": self.evaluations,
+            "computed": self.computed,
+            "reused": self.reused,
+            "speedup": round(self.speedup, 3),
+            "seconds": self.seconds,
+            "cache_bytes": self.cache_bytes,
+            "device_reads": self.device_reads,
+            "finished": self.finished,
+            "trace": [evaluation.as_dict() for evaluation in self.trace],
+        }

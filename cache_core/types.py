@@ -1,0 +1,49 @@
+"""The words of the trade as small frozen types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+Streams = tuple["Tensor | None", ...]
+"""The token streams of a model, image (or video) first, then text: each (B, N, D), or None where a model ends one."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where an evaluation lies in the run's schedule.
+
+    `position` is fractional: 3.0 is the fourth sigma of the schedule, 3.5 half way (in sigma) to the fifth.
+    It comes from sigma, never from counting calls, so samplers with several evaluations a step need no special rule.
+    """
+
+    position: float  # 0 .. total
+    total: int  # number of steps (intervals) in the schedule
+    sigma: float
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no further step follows (any evaluation inside the last interval counts)."""
+        return self.position >= self.total - 1
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Compute or reuse, and why."""
+
+    reuse: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known about a sampling run before its first evaluation."""
+
+    sigmas: tuple[float, ...]
+    start_sigma: float  # reuse is allowed for end_sigma <= sigma <= start_sigma
+    end_sigma: float
+
+    @property
+    def steps(self) -> int:
+        return max(len(self.sigmas) - 1, 0)

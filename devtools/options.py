@@ -1,0 +1,59 @@
+"""The command-line options, apart from the tools so that `--help` and mistakes answer before any set-up."""
+
+from __future__ import annotations
+
+import argparse
+
+DEFAULT_PROMPT = "sunset clouds mountains sea boat"
+DEMO_EXAMPLES = """examples:
+  python3 dev.py demo
+  python3 dev.py demo --size 128 --prompt "night moon snow mountains" --seed 7
+  python3 dev.py demo --batch 8 --steps 20
+"""
+SERVE_EXAMPLES = """examples:
+  python3 dev.py serve
+  python3 dev.py serve --port 8190
+  COMFYUI_PATH=/path/to/ComfyUI python3 dev.py serve --gpu      (your models, your Python)
+"""
+
+
+def demo_parser(prog: str = "dev.py demo") -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Sample one picture uncached, with TeaCache and with First Block Cache, on a small model "
+        "that ships with this project; print the comparison and write it to demo_output/.",
+        epilog=DEMO_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--size", type=_picture_size, default=256, metavar="PX", help="width and height (default 256)")
+    parser.add_argument("--steps", type=_count, default=28, help="sampling steps (default 28)")
+    parser.add_argument("--seed", type=int, default=100, help="noise seed (default 100)")
+    parser.add_argument("--batch", type=_count, default=1, help="pictures at once (default 1)")
+    parser.add_argument("--prompt", default=DEFAULT_PROMPT, help=f'words of the scene (default "{DEFAULT_PROMPT}")')
+    parser.add_argument("--gpu", action="store_true", help="use the GPU instead of the CPU")
+    return parser
+
+
+def serve_parser(prog: str = "dev.py serve") -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Run ComfyUI with this pack and the small model, for use in the browser. Ctrl-C stops it.",
+        epilog=SERVE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--port", type=int, default=8188, help="port on this machine (default 8188)")
+    parser.add_argument("--gpu", action="store_true", help="use the GPU instead of the CPU")
+    return parser
+
+
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return int(text)
+
+
+def _picture_size(text: str) -> int:
+    size = int(text)
+    if size % 16 or not 64 <= size <= 1024:
+        raise argparse.ArgumentTypeError("must be a multiple of 16 from 64 to 1024")
+    return size

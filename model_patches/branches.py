@@ -1,0 +1,59 @@
+"""Which branches a model call holds.
+
+Neither the order of calls, nor the cond index, nor the uuid alone identifies a branch: ComfyUI batches or splits by free
+memory and in either order, areas share a uuid between positive and negative, context windows and perturbed guidance call
+the same conditioning several times at one sigma.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from ..cache_core.session import Branch
+
+
+def branches_of(base, x: Tensor, options: Mapping[str, Any], control: Any) -> list[Branch]:
+    """The branches of a model call, in batch order; empty if the batch cannot be told apart.
+
+    Args:
+        base: the BaseModel.
+        x: (B, ...), B being the number of branches times the latents of each.
+        options: the call's `transformer_options`.
+        control: ControlNet residuals by place, or None.
+    """
+    order, uuids = options.get("cond_or_uncond") or (), options.get("uuids") or ()
+    if not order or len(order) != len(uuids) or x.shape[0] % len(order):
+        return []
+    group = (id(base), x.device, context_window(options), replaced_blocks(options))
+    facts = (tuple(x.shape[1:]), x.shape[0] // len(order), x.dtype, weights(base), control_places(control))
+    return [Branch(group, index, uuid, facts) for index, uuid in zip(order, uuids, strict=True)]
+
+
+def context_window(options: Mapping[str, Any]) -> Hashable:
+    """The frames of the current context window, or None."""
+    window = options.get("context_window")
+    return tuple(window.index_list) if window is not None else None
+
+
+def replaced_blocks(options: Mapping[str, Any]) -> Hashable:
+    """The blocks that other nodes replace in this call: a perturbed call must not share anything with the plain one."""
+    return frozenset(options.get("patches_replace", {}).get("dit", {}))
+
+
+def weights(base) -> Hashable:
+    """What the weights in use depend on: patches of the model, and hooks with their present strengths."""
+    patcher = base.current_patcher
+    if patcher is None:
+        return None
+    hooks = patcher.current_hooks.hooks if patcher.current_hooks else ()
+    return patcher.patches_uuid, tuple((id(hook), getattr(hook, "strength", None)) for hook in hooks)
+
+
+def control_places(control: Any) -> Hashable:
+    """Where ControlNet residuals enter; appearing or vanishing ones make stored results useless."""
+    if not control:
+        return None
+    return tuple((place, tuple(value is not None for value in values)) for place, values in sorted(control.items()))

@@ -1,0 +1,189 @@
+"""apply_cache(): a model with a cache on it.
+
+Three wrappers, nothing else: OUTER_SAMPLE brackets a run and owns its session, PREDICT_NOISE is the evaluation clock,
+APPLY_MODEL is one model call. The clone holds only the immutable method; a run's state lives in its session.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import comfy.model_management
+import comfy.patcher_extension
+from comfy.model_patcher import ModelPatcher
+
+from ..cache_core.method import CacheMethod
+from ..cache_core.report import RunReport
+from ..cache_core.session import Branch, CacheSession
+from ..cache_core.storage import CacheDevice, Storage
+from ..cache_core.types import Run
+from .architecture import Architecture, unwrapped
+from .architectures import UnsupportedModel, identify
+from .branches import branches_of
+from .intercept import BlockInterception
+
+KEY = "stepcache"
+CORE_CACHES = {"easycache": "EasyCache", "lazycache": "LazyCache"}
+"""Wrapper keys of ComfyUI's own caches."""
+
+log = logging.getLogger("stepcache")
+
+Wrappers = comfy.patcher_extension.WrappersMP
+
+
+class ConflictingCache(ValueError):
+    """The model already carries a cache."""
+
+
+def apply_cache(
+    model: ModelPatcher,
+    method: CacheMethod,
+    listener: Callable[[RunReport], None] | None = None,
+    cache_device: CacheDevice = "auto",
+    settings: Mapping[str, Any] | None = None,
+    messages: tuple[str, ...] = (),
+) -> ModelPatcher:
+    """A clone of `model` that samples with `method`.
+
+    Args:
+        listener: called with the run's report after every evaluation and, with `finished` set, at the end of each run.
+        cache_device: where cached tensors are kept.
+        settings, messages: shown in the report.
+
+    Raises:
+        UnsupportedModel: the model's class is not in the table.
+        ConflictingCache: the model already carries a cache, ours or ComfyUI's.
+        ValueError: the model has too few blocks for the method.
+    """
+    architecture = identify(model.model.diffusion_model)
+    refuse_other_caches(model.model_options)
+    blocks = sum(1 for _ in architecture.blocks(unwrapped(model.model.diffusion_model)))
+    always = method.boundary.head + method.boundary.tail
+    if always >= blocks:
+        raise ValueError(
+            f"{method.name} always computes {always} blocks, but this model has {blocks}: nothing is left to skip. "
+            "Choose a method or setting that computes fewer."
+        )
+    patch = CachePatch(method, architecture, listener, cache_device, dict(settings or {}), messages)
+    cached = model.clone()
+    cached.add_wrapper_with_key(Wrappers.OUTER_SAMPLE, KEY, patch.outer_sample)
+    cached.add_wrapper_with_key(Wrappers.PREDICT_NOISE, KEY, patch.predict_noise)
+    cached.add_wrapper_with_key(Wrappers.APPLY_MODEL, KEY, patch.apply_model)
+    return cached
+
+
+def refuse_other_caches(model_options: Mapping[str, Any], ours: int = 0) -> None:
+    """Raise if the model carries ComfyUI's cache, or more than `ours` caches of this pack."""
+    wrappers = model_options.get("transformer_options", {}).get("wrappers", {})
+    counts = {key: len(functions) for by_key in wrappers.values() for key, functions in by_key.items()}
+    found = [name for key, name in CORE_CACHES.items() if key in counts]
+    found += ["another StepCache node"] if counts.get(KEY, 0) > ours else []
+    if found:
+        raise ConflictingCache(
+            f"This model already carries {found[0]}. Two caches on one model would decide against each other: "
+            "remove or bypass one of them."
+        )
+
+
+class CachePatch:
+    """The wrappers of one cache node; holds settings, no state."""
+
+    def __init__(
+        self,
+        method: CacheMethod,
+        architecture: Architecture,
+        listener: Callable[[RunReport], None] | None,
+        cache_device: CacheDevice,
+        settings: Mapping[str, Any],
+        messages: tuple[str, ...],
+    ):
+        self.method = method
+        self.architecture = architecture
+        self.listener = listener
+        self.cache_device: CacheDevice = cache_device
+        self.settings = settings
+        self.messages = messages
+
+    def outer_sample(self, executor, noise, latent_image, sampler, sigmas, *args, **kwargs):
+        guider = executor.class_obj
+        refuse_other_caches(guider.model_options, ours=1)
+        original = guider.model_options
+        live = LiveRun(self, guider, sigmas)
+        guider.model_options = comfy.patcher_extension.copy_nested_dicts(original)
+        guider.model_options.setdefault("transformer_options", {})[KEY] = live
+        try:
+            return executor(noise, latent_image, sampler, sigmas, *args, **kwargs)
+        finally:
+            guider.model_options = original
+            live.end()
+
+    def predict_noise(self, executor, x, timestep, model_options, *args, **kwargs):
+        live = model_options.get("transformer_options", {}).get(KEY)
+        if live is not None:
+            live.session.next_evaluation(timestep)
+        return executor(x, timestep, model_options, *args, **kwargs)
+
+    def apply_model(self, executor, x, t, *args, **kwargs):
+        options = args[3] if len(args) > 3 else kwargs.get("transformer_options", {})
+        live = options.get(KEY)
+        call = live and live.open_call(executor.class_obj, x, options, control=args[2] if len(args) > 2 else kwargs.get("control"))
+        if not call:
+            return executor(x, t, *args, **kwargs)
+        with live.interception(executor.class_obj).active(call, tuple(x.shape)) as watch:
+            output = executor(x, t, *args, **kwargs)
+        if watch.reuse and watch.complete:
+            call.reused()
+            return output
+        if watch.reuse:  # a block that should have returned the result was never called: the output is worthless
+            output = executor(x, t, *args, **kwargs)
+        call.computed(watch.residual if watch.complete else None)
+        return output
+
+
+class LiveRun:
+    """A run's session together with what of ComfyUI it needs; found by the wrappers in `transformer_options`.
+
+    It has to be an object of our own: ComfyUI copies dicts and lists in there at every call.
+    """
+
+    def __init__(self, patch: CachePatch, guider, sigmas):
+        base = guider.model_patcher.model
+        method = patch.method
+        report = RunReport(method.name, patch.architecture.name, patch.settings, list(patch.messages))
+        percent_to_sigma = base.model_sampling.percent_to_sigma
+        run = Run(
+            tuple(sigmas.tolist()),
+            start_sigma=float(percent_to_sigma(method.start_percent)),
+            end_sigma=float(percent_to_sigma(method.end_percent)),
+        )
+        self.patch = patch
+        self.interceptions: dict[int, BlockInterception | None] = {}
+        self.session = CacheSession(method, run, report, Storage(patch.cache_device, spare_memory), patch.listener)
+
+    def interception(self, base) -> BlockInterception | None:
+        """The interception of a model in this run (there may be a second one), or None if its class is not known."""
+        key = id(base)
+        if key not in self.interceptions:
+            try:
+                architecture = identify(base.diffusion_model)
+                self.interceptions[key] = BlockInterception(base.diffusion_model, architecture, self.patch.method)
+            except UnsupportedModel as unsupported:
+                self.session.report.message(str(unsupported))
+                self.interceptions[key] = None
+        return self.interceptions[key]
+
+    def open_call(self, base, x, options, control):
+        branches: list[Branch] = branches_of(base, x, options, control)
+        return self.session.open_call(branches) if branches and self.interception(base) else None
+
+    def end(self) -> None:
+        self.session.end()
+        self.interceptions.clear()
+        log.info(self.session.report.log_line())
+
+
+def spare_memory(device) -> float:
+    """Bytes still free on a device beyond what ComfyUI wants for inference."""
+    return comfy.model_management.get_free_memory(device) - comfy.model_management.minimum_inference_memory()

@@ -1,0 +1,68 @@
+"""Inputs that the cache nodes share, and the checks on them."""
+
+from __future__ import annotations
+
+import math
+
+from comfy_api.latest import io
+
+from ..cache_core.storage import CACHE_DEVICES
+
+AUTOMATIC = -1.0
+
+
+def cache_inputs(threshold_tooltip: str) -> list[io.Input]:
+    """`threshold`, `start_percent`, `end_percent`, `max_consecutive`, `cache_device`, in this order."""
+    return [
+        io.Float.Input("threshold", default=AUTOMATIC, min=-1.0, max=10.0, step=0.005, round=0.0001, tooltip=threshold_tooltip),
+        io.Float.Input(
+            "start_percent",
+            default=0.0,
+            min=0.0,
+            max=1.0,
+            step=0.01,
+            tooltip="Nothing is reused before this part of sampling. Raise it if the composition changes too much.",
+        ),
+        io.Float.Input(
+            "end_percent",
+            default=1.0,
+            min=0.0,
+            max=1.0,
+            step=0.01,
+            tooltip="Nothing is reused after this part of sampling. Lower it if fine detail is lost.",
+        ),
+        io.Int.Input(
+            "max_consecutive",
+            default=0,
+            min=0,
+            max=1000,
+            tooltip="At most this many evaluations in a row are reused. 0 sets no limit.",
+        ),
+        io.Combo.Input(
+            "cache_device",
+            options=list(CACHE_DEVICES),
+            default="auto",
+            tooltip="Where the cache is kept. auto: on the GPU while there is room, else in main memory. "
+            "cpu saves VRAM and costs a little time.",
+        ),
+    ]
+
+
+def check_settings(
+    threshold: float | None = None, start_percent: float | None = None, end_percent: float | None = None
+) -> str | None:
+    """What is wrong with the settings and how to mend it, or None. Settings not known yet are None."""
+    if threshold is not None and not (math.isfinite(threshold) and (threshold >= 0 or threshold == AUTOMATIC)):
+        return (
+            f"threshold is {threshold:g}. Use -1 for the recommended value, 0 to switch the cache off, "
+            "or a number above 0 (larger is faster and less exact)."
+        )
+    for name, value in (("start_percent", start_percent), ("end_percent", end_percent)):
+        if value is not None and not 0 <= value <= 1:
+            return f"{name} is {value:g}. Use a number from 0 to 1."
+    if start_percent is not None and end_percent is not None and start_percent >= end_percent:
+        return (
+            f"start_percent ({start_percent:g}) is not below end_percent ({end_percent:g}), so nothing could be reused. "
+            "Lower start_percent or raise end_percent."
+        )
+    return None

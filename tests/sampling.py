@@ -1,0 +1,65 @@
+"""Run ComfyUI's own sampler on a tiny model, and watch what it computes."""
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import comfy.sample
+import comfy.samplers
+import torch
+
+from .tiny_models import blocks_of
+
+
+def run(patcher, tiny, steps=8, cfg=1.0, sampler="euler", scheduler="simple", seed=1, denoise=1.0, start=None, last=None,
+        latent=None, no_noise=False, positive=None, negative=None, mask=None, callback=None, sigmas=None, batch=1,
+        noise=None):  # fmt: skip
+    """Sample like a KSampler node and return the latent.
+
+    `sigmas` replaces the schedule and then `steps`, `scheduler`, `denoise`, `start` and `last` are unused.
+    `sampler` is a name or a SAMPLER object.
+    """
+    latent = tiny.latent if latent is None else latent
+    latent = latent.repeat(batch, *[1] * (latent.ndim - 1))
+    if noise is None:
+        noise = torch.zeros_like(latent) if no_noise else comfy.sample.prepare_noise(latent, seed)
+    positive, negative = positive or tiny.positive, negative or tiny.negative
+    options = dict(noise_mask=mask, callback=callback, disable_pbar=True, seed=seed)
+    if sigmas is None and isinstance(sampler, str):
+        return comfy.sample.sample(patcher, noise, steps, cfg, sampler, scheduler, positive, negative, latent,
+            denoise=denoise, start_step=start, last_step=last, disable_noise=no_noise, **options)  # fmt: skip
+    if sigmas is None:
+        sigmas = comfy.samplers.calculate_sigmas(patcher.get_model_object("model_sampling"), scheduler, steps)
+    if isinstance(sampler, str):
+        sampler = comfy.samplers.sampler_object(sampler)
+    return comfy.sample.sample_custom(patcher, noise, cfg, sampler, torch.as_tensor(sigmas), positive, negative, latent, **options)
+
+
+@dataclass
+class BlockRuns:
+    count: int = 0
+
+
+@contextmanager
+def count_block_runs(patcher) -> Iterator[BlockRuns]:
+    """Count how often the last block of the model really computed.
+
+    A hook on the block itself would also fire for a reused call, so the hook sits on a layer inside it.
+    """
+    runs = BlockRuns()
+
+    def count(*_):
+        runs.count += 1
+
+    handle = main_layer(blocks_of(patcher)[-1]).register_forward_pre_hook(count)
+    try:
+        yield runs
+    finally:
+        handle.remove()
+
+
+def main_layer(block: torch.nn.Module) -> torch.nn.Linear:
+    """The first linear layer that is not part of the modulation, which a probe may call on its own."""
+    for name, module in block.named_modules():
+        if isinstance(module, torch.nn.Linear) and "mod" not in name.lower() and "adaln" not in name.lower():
+            return module
+    raise ValueError(f"no linear layer in {type(block).__name__}")
