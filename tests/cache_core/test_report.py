@@ -1,0 +1,31 @@
+"""Figures and texts of a report."""
+
+import json
+
+from stepcache.cache_core.report import Evaluation, RunReport
+
+
+def report():
+    trace = [Evaluation(i, float(i), 1 - i / 4, "because", 0.1, 1 - i % 2, i % 2, s) for i, s in enumerate((9, 1, 2, 1))]
+    return RunReport("TeaCache", "Flux", {"threshold": 0.1}, ["note"], 4, trace, 2**20, 4, 13.0, True)
+
+
+def test_counts_and_estimated_speedup():
+    """The first computed evaluation (9 s, with loading) is left out: 3 x 2 s over 4 s."""
+    assert (report().evaluations, report().computed, report().reused, report().speedup) == (4, 2, 2, 1.5)
+
+
+def test_nothing_reused_is_no_speedup():
+    assert RunReport("m", trace=[Evaluation(0, computed_calls=1, seconds=1.0)]).speedup == 1.0
+    assert RunReport("m").speedup == 1.0
+
+
+def test_texts():
+    assert report().summary() == "2 of 4 reused · 1.50× · 1.0 MiB\nnote"
+    assert "2 of 4 evaluations computed, 2 reused" in report().log_line()
+
+
+def test_dictionary_is_json_with_a_version():
+    as_dict = json.loads(json.dumps(report().as_dict()))
+    assert as_dict["version"] == 1
+    assert as_dict["trace"][1]["action"] == "reused" and as_dict["trace"][0]["action"] == "computed"

@@ -1,0 +1,171 @@
+"""One run on plain tensors: what shares a decision, what is dropped, what is counted."""
+
+import pytest
+import torch
+from stepcache.cache_core.methods import first_block_cache, teacache
+from stepcache.cache_core.report import RunReport
+from stepcache.cache_core.session import Branch, CacheSession
+from stepcache.cache_core.types import Run
+
+SIGMAS = tuple(1 - i / 10 for i in range(11))
+
+
+def session(threshold=1e9, listener=None, **limits):
+    run = Run(SIGMAS, start_sigma=1e9, end_sigma=0.0)
+    return CacheSession(teacache(threshold, **limits), run, RunReport("TeaCache"), listener=listener)
+
+
+def call(session, orders, signal=1.0, residual=None, group="model", facts="same"):
+    """One model call with a branch for each order; True if it was reused."""
+    signals = signal if isinstance(signal, torch.Tensor) else torch.full((len(orders), 2), signal)
+    opened = session.open_call([Branch(group, order, f"uuid{order}", facts) for order in orders])
+    if opened.decide(signals):
+        opened.predict()
+        opened.reused()
+        return True
+    opened.computed((torch.ones(len(orders), 3) if residual is None else residual,))
+    return False
+
+
+def evaluate(session, *calls, sigma):
+    session.next_evaluation(torch.tensor([sigma]))
+    return [call(session, **given) for given in calls]
+
+
+def test_first_and_last_are_computed_and_the_rest_reused():
+    running = session()
+    reused = [evaluate(running, {"orders": [0]}, sigma=sigma)[0] for sigma in SIGMAS[:-1]]
+    running.end()
+    assert reused == [False] + [True] * 8 + [False]
+    report = running.report
+    assert (report.evaluations, report.computed, report.reused, report.steps) == (10, 2, 8, 10)
+    assert [e.reason for e in report.trace][0] == "first evaluation" and report.trace[-1].reason == "last step"
+
+
+def test_a_decision_is_shared_by_later_calls_of_the_evaluation():
+    """The second branch changes a lot, but guidance must not mix a reused and a computed branch."""
+    running = session(threshold=0.5)
+    evaluate(running, {"orders": [0]}, {"orders": [1]}, sigma=1.0)
+    assert evaluate(running, {"orders": [0]}, {"orders": [1], "signal": 9.0}, sigma=0.9) == [True, True]
+    assert evaluate(running, {"orders": [0], "signal": 9.0}, {"orders": [1], "signal": 9.0}, sigma=0.8) == [False, False]
+
+
+def test_the_lowest_order_of_the_first_call_leads_wherever_it_lies_in_the_batch():
+    changed, same = torch.full((1, 2), 9.0), torch.ones(1, 2)
+    for signal, reuse in ((torch.cat((changed, same)), True), (torch.cat((same, changed)), False)):
+        running = session(threshold=0.5)
+        evaluate(running, {"orders": [1, 0]}, sigma=1.0)
+        assert evaluate(running, {"orders": [1, 0], "signal": signal}, sigma=0.9) == [reuse]
+
+
+def test_groups_decide_for_themselves():
+    running = session(threshold=0.5)
+    windows = [{"orders": [0], "group": name} for name in "ab"]
+    evaluate(running, *windows, sigma=1.0)
+    assert evaluate(running, windows[0], windows[1] | {"signal": 9.0}, sigma=0.9) == [True, False]
+
+
+def test_batched_and_split_branches_hold_the_same():
+    running = session()
+    evaluate(running, {"orders": [1, 0], "residual": torch.tensor([[1.0], [0.0]])}, sigma=1.0)
+    running.next_evaluation(torch.tensor(0.9))
+    for order, value in ((0, 0.0), (1, 1.0)):
+        opened = running.open_call([Branch("model", order, f"uuid{order}", "same")])
+        assert opened.decide(torch.ones(1, 2)) and opened.predict()[0].item() == value
+        opened.reused()
+
+
+def test_a_new_branch_is_computed_even_if_the_evaluation_is_reused():
+    running = session()
+    evaluate(running, {"orders": [0]}, sigma=1.0)
+    assert evaluate(running, {"orders": [0]}, {"orders": [1]}, sigma=0.9) == [True, False]
+    assert not running.report.trace[-1].reused  # a mixed evaluation is not counted as reused
+
+
+def test_a_new_branch_in_the_batch_computes_the_whole_batch():
+    running = session()
+    evaluate(running, {"orders": [0]}, sigma=1.0)
+    assert evaluate(running, {"orders": [1, 0]}, sigma=0.9) == [False]
+    assert evaluate(running, {"orders": [1, 0]}, sigma=0.8) == [True]
+
+
+def test_a_repeated_call_of_a_branch_in_one_evaluation_is_another_branch():
+    running = session()
+    assert evaluate(running, {"orders": [0]}, {"orders": [0]}, sigma=1.0) == [False, False]
+    assert len(running.branches) == 2
+
+
+@pytest.mark.parametrize("facts", ["other shape", "other weights"])
+def test_changed_facts_drop_what_was_stored(facts):
+    running = session()
+    evaluate(running, {"orders": [0]}, sigma=1.0)
+    assert evaluate(running, {"orders": [0], "facts": facts}, sigma=0.9) == [False]
+
+
+def test_a_branch_that_missed_an_evaluation_is_dropped_and_its_memory_freed():
+    running = session()
+    evaluate(running, {"orders": [0]}, {"orders": [1]}, sigma=1.0)
+    evaluate(running, {"orders": [0]}, sigma=0.9)
+    evaluate(running, {"orders": [0]}, {"orders": [1]}, sigma=0.8)
+    assert [e.reused for e in running.report.trace] == [False, True, False]
+
+
+def test_a_rising_sigma_starts_anew():
+    running = session()
+    results = [evaluate(running, {"orders": [0]}, sigma=sigma)[0] for sigma in (1.0, 0.9, 0.95, 0.9)]
+    assert results == [False, True, False, True]
+    assert any("rose" in message for message in running.report.messages)
+
+
+def test_unobserved_blocks_store_nothing():
+    running = session()
+    running.next_evaluation(torch.tensor(1.0))
+    opened = running.open_call([Branch("model", 0, "uuid")])
+    opened.decide(torch.ones(1, 2))
+    opened.computed(None)
+    assert not running.branches
+
+
+def test_one_device_read_per_evaluation():
+    """I-26: sigma and the leader's score come in one read, however many branches there are."""
+    running = session()
+    for sigma in SIGMAS[:-1]:
+        evaluate(running, {"orders": [0]}, {"orders": [1]}, sigma=sigma)
+    assert running.report.device_reads == running.report.evaluations
+
+
+def test_memory_is_signal_and_residual_of_each_branch():
+    running = session()
+    evaluate(running, {"orders": [1, 0], "residual": torch.ones(2, 5)}, sigma=1.0)
+    assert running.report.cache_bytes == 4 * (2 * 2 + 2 * 5)
+    running.end()
+    assert not running.branches
+
+
+def test_poisoned_branch_does_not_reach_another():
+    """I-3."""
+    running = session()
+    evaluate(running, {"orders": [1, 0], "residual": torch.tensor([[float("nan")], [2.0]])}, sigma=1.0)
+    running.next_evaluation(torch.tensor(0.9))
+    opened = running.open_call([Branch("model", 0, "uuid0", "same")])
+    assert opened.decide(torch.ones(1, 2)) and opened.predict()[0].item() == 2.0
+
+
+def test_outside_an_evaluation_nothing_is_cached():
+    assert session().open_call([Branch("model", 0, "uuid")]) is None
+
+
+def test_the_listener_hears_of_every_evaluation_and_of_the_end():
+    heard = []
+    running = session(listener=lambda report: heard.append((report.evaluations, report.finished)))
+    for sigma in SIGMAS[:3]:
+        evaluate(running, {"orders": [0]}, sigma=sigma)
+    running.end()
+    assert heard == [(1, False), (2, False), (3, False), (3, True)]
+
+
+def test_parts_are_copied_for_every_branch():
+    method = first_block_cache(0.1)
+    first, second = method.new_policy(), method.new_policy()
+    first.observe(torch.ones(1))
+    assert second.inner.current is None and method.policy.current is None
