@@ -1,0 +1,144 @@
+"""Cost of interception, of a reused call, of deciding, and of memory, on a Flux of 19 + 38 small blocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from statistics import median
+
+import comfy.model_management
+import comfy.model_patcher
+import comfy.samplers
+import comfy.supported_models
+import torch
+from stepcache.cache_core.methods import first_block_cache, teacache
+from stepcache.model_patches.install import apply_cache
+
+HIDDEN, HEADS, TEXT_TOKENS = 256, 2, 32
+BLOCKS = 19 + 38
+METHODS = {"TeaCache": teacache, "First Block Cache": first_block_cache}
+NEVER, ALWAYS = 1e-12, 1e9
+"""Thresholds at which nothing, or everything that may be, is reused."""
+
+
+def rows(quick: bool) -> Iterator[dict]:
+    model = flux()
+    size = 32  # latent pixels a side: 256 image tokens
+    rounds = 3 if quick else 8
+    timed_run(model, size)  # the first run pays for allocation
+    for name, method in METHODS.items():
+        yield overhead(model, size, name, method, rounds)
+        yield reuse(model, size, name, method, rounds)
+        yield memory(model, size, name, method)
+
+
+def overhead(model, size, name, method, rounds) -> dict:
+    """Computed calls with the cache on and nothing reused, against the plain model, in alternation."""
+    cached = apply_cache(model, method(NEVER))
+    plain_times, cached_times = [], []
+    for _ in range(rounds):
+        plain_times += timed_run(model, size)[0]
+        cached_times += timed_run(cached, size)[0]
+    plain, computed = min(plain_times), min(cached_times)
+    return {
+        "bench": "overhead",
+        "method": name,
+        "setting": f"{BLOCKS} blocks, nothing reused",
+        "plain_ms": plain * 1e3,
+        "computed_ms": computed * 1e3,
+        "overhead_ms": (computed - plain) * 1e3,
+        "overhead_ratio": computed / plain - 1,
+        "median_ratio": median(cached_times) / median(plain_times) - 1,
+    }
+
+
+def reuse(model, size, name, method, rounds) -> dict:
+    """A reused call against a computed one of the same runs, and device reads per evaluation."""
+    reports = []
+    cached = apply_cache(model, method(ALWAYS), reports.append)
+    computed_times, reused_times, reads, evaluations = [], [], 0, 0
+    for _ in range(rounds):
+        times, report = timed_run(cached, size, steps=8, reports=reports)
+        for seconds, evaluation in zip(times, report.trace, strict=True):
+            (reused_times if evaluation.reused else computed_times).append(seconds)
+        reads, evaluations = reads + report.device_reads, evaluations + report.evaluations
+    return {
+        "bench": "reused call",
+        "method": name,
+        "setting": f"{BLOCKS} blocks",
+        "computed_ms": min(computed_times) * 1e3,
+        "reused_ms": min(reused_times) * 1e3,
+        "reused_ratio": min(reused_times) / min(computed_times),
+        "one_block_ratio": 1 / BLOCKS,
+        "device_reads_per_evaluation": reads / evaluations,
+    }
+
+
+def memory(model, size, name, method) -> dict:
+    """Bytes held per branch against the published formula, 2 U with U the image tokens of one branch."""
+    reports = []
+    timed_run(apply_cache(model, method(ALWAYS), reports.append), size, steps=4, reports=reports)
+    branches = 2
+    unit = (size // 2) ** 2 * HIDDEN * 4
+    held = reports[-1].cache_bytes
+    return {
+        "bench": "memory",
+        "method": name,
+        "setting": "2 branches, fp32",
+        "bytes_per_branch": held // branches,
+        "formula_bytes": 2 * unit,
+        "memory_ratio": held / branches / (2 * unit),
+    }
+
+
+def flux():
+    """A real Flux of ComfyUI with 19 double and 38 single blocks, narrow, with random weights."""
+    config = {
+        "image_model": "flux", "in_channels": 16, "out_channels": 16, "patch_size": 2, "vec_in_dim": 16,
+        "context_in_dim": 32, "hidden_size": HIDDEN, "mlp_ratio": 4.0, "num_heads": HEADS, "depth": 19,
+        "depth_single_blocks": 38, "axes_dim": [16, 56, 56], "theta": 10000, "qkv_bias": True, "guidance_embed": True, "txt_ids_dims": [],
+    }  # fmt: skip
+    supported = comfy.supported_models.Flux(config)
+    supported.set_inference_dtype(torch.float32, None)
+    base = supported.get_model({}, "")
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in base.diffusion_model.parameters():
+            scale = parameter[0].numel() ** -0.5 if parameter.ndim > 1 else 0.1
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
+    load, offload = comfy.model_management.get_torch_device(), torch.device("cpu")
+    return comfy.model_patcher.ModelPatcher(base.eval(), load_device=load, offload_device=offload)
+
+
+def timed_run(model, size: int, steps: int = 3, reports: list | None = None):
+    """Seconds of each evaluation of an Euler run at CFG 3, and the run's report if asked for."""
+    times: list[float] = []
+
+    @torch.no_grad()
+    def euler(denoiser, x, sigmas, extra_args=None, callback=None, disable=None):
+        for high, low in zip(sigmas[:-1], sigmas[1:], strict=True):
+            synchronize()
+            started = time.perf_counter()
+            denoised = denoiser(x, high * x.new_ones(x.shape[0]), **(extra_args or {}))
+            synchronize()
+            times.append(time.perf_counter() - started)
+            x = x + (low - high) * (x - denoised) / high
+        return x
+
+    generator = torch.Generator().manual_seed(1)
+    conds = [
+        [[torch.randn(1, TEXT_TOKENS, 32, generator=generator), {"pooled_output": torch.randn(1, 16, generator=generator)}]]
+        for _ in range(2)
+    ]
+    noise = torch.randn(1, 16, size, size, generator=generator)
+    sigmas = torch.linspace(1, 0, steps + 1)
+    sampler = comfy.samplers.KSAMPLER(euler)
+    device = model.load_device
+    options = {"model_options": model.model_options, "latent_image": torch.zeros_like(noise), "disable_pbar": True}
+    comfy.samplers.sample(model, noise, *conds, 3.0, device, sampler, sigmas, seed=1, **options)
+    return times, reports[-1] if reports else None
+
+
+def synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

@@ -1,0 +1,94 @@
+"""Speed and likeness of each method on the shipped tiny model, beside plain sampling with fewer steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from statistics import mean
+
+import comfy.sample
+import comfy.sd
+import comfy.utils
+import torch
+from stepcache.cache_core.methods import first_block_cache, teacache
+from stepcache.cache_core.quality import psnr, ssim
+from stepcache.model_patches.install import apply_cache
+
+from .pack import ROOT, load_package
+
+STEPS, GUIDANCE, SIZE = 28, 3.0, 256
+SETTINGS = [
+    *(("TeaCache", teacache, threshold) for threshold in (0.05, 0.06, 0.08, 0.1, 0.12)),
+    *(("First Block Cache", first_block_cache, threshold) for threshold in (0.08, 0.1, 0.12, 0.15, 0.2)),
+]
+FEWER_STEPS = (20, 18, 16, 14, 12)
+PROMPTS = (
+    "sunset clouds mountains sea boat",
+    "day mountains trees house sun",
+    "night stars moon hills snow",
+    "day desert cactus sun",
+    "night sea boat moon stars",
+    "sunset hills trees house",
+    "day snow mountains trees clouds",
+    "sunset desert cactus clouds",
+)
+
+
+def rows(quick: bool) -> Iterator[dict]:
+    scenes = Scenes()
+    prompts = PROMPTS[:2] if quick else PROMPTS
+    scenes.picture(scenes.model, prompts[0], steps=2)  # pays for loading
+    references = [scenes.picture(scenes.model, prompt) for prompt in prompts]
+    for name, method, threshold in SETTINGS:
+        reports: list = []
+        cached = apply_cache(scenes.model, method(threshold), reports.append)
+        pictures = [scenes.picture(cached, prompt) for prompt in prompts]
+        finished = [report for report in reports if report.finished]
+        unique = {id(report): report for report in finished}.values()
+        yield row(name, f"threshold {threshold:g}", mean(r.computed for r in unique), references, pictures)
+    for steps in FEWER_STEPS:
+        pictures = [scenes.picture(scenes.model, prompt, steps=steps) for prompt in prompts]
+        yield row("plain", f"{steps} steps", float(steps), references, pictures)
+
+
+def row(method: str, setting: str, computed: float, references: list, pictures: list) -> dict:
+    pairs = list(zip(references, pictures, strict=True))
+    likeness = [psnr(a, b) for (a, _), (b, _) in pairs]
+    return {
+        "bench": "quality",
+        "method": method,
+        "setting": setting,
+        "prompts": len(pairs),
+        "computed": float(computed),
+        "speedup": sum(seconds for _, seconds in references) / sum(seconds for _, seconds in pictures),
+        "psnr": mean(likeness),
+        "psnr_worst": min(likeness),
+        "ssim": mean(ssim(a, b) for (a, _), (b, _) in pairs),
+    }
+
+
+class Scenes:
+    """The tiny model with its decoder and its words, loaded by ComfyUI's own loaders."""
+
+    def __init__(self):
+        load_package("stepcache_tiny_model", ROOT / "tiny_model")
+        from stepcache_tiny_model.tiny_clip import make_clip
+        from stepcache_tiny_model.vocabulary import Vocabulary
+
+        weights = ROOT / "tiny_model" / "weights"
+        transformer = weights / "stepcache_tiny_flux_fp16.safetensors"
+        self.model = comfy.sd.load_diffusion_model(str(transformer))
+        self.clip = make_clip(Vocabulary.of_weights(transformer))
+        self.vae = comfy.sd.VAE(sd=comfy.utils.load_torch_file(str(weights / "stepcache_tiny_vae_fp16.safetensors")))
+
+    def picture(self, model, prompt: str, steps: int = STEPS, seed: int = 100):
+        """(3, H, W) in [0, 1], and the seconds that sampling took."""
+        positive, negative = ([[self.clip.encode_from_tokens(self.clip.tokenize(text)), {}]] for text in (prompt, ""))
+        latent = torch.zeros(1, 16, SIZE // 8, SIZE // 8)
+        noise = comfy.sample.prepare_noise(latent, seed)
+        started = time.perf_counter()
+        sampled = comfy.sample.sample(
+            model, noise, steps, GUIDANCE, "euler", "simple", positive, negative, latent, disable_pbar=True, seed=seed
+        )
+        seconds = time.perf_counter() - started
+        return self.vae.decode(sampled)[0].movedim(-1, 0).clamp(0, 1), seconds
