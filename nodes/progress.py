@@ -32,6 +32,6 @@ class NodeProgress:
         server = getattr(PromptServer, "instance", None)
         if server is None or server.client_id is None:
             return
-        server.send_progress_text(report.summary(), self.node_id)
+        server.send_progress_text(report.summary(), self.node_id, server.client_id)
         if report.finished:
             server.send_sync(EVENT, {"node": self.node_id} | report.as_dict(), server.client_id)

@@ -1,8 +1,9 @@
-"""Make ComfyUI and the pack importable, for every test.
+"""Make ComfyUI, the pack and the developer tools importable, for every test.
 
-The pack's root must not be on sys.path: its folder `nodes/` would hide ComfyUI's `nodes.py`. It is
-imported under the name `stepcache` instead.
+The pack's root must not be on sys.path: its folder `nodes/` would hide ComfyUI's `nodes.py`. The pack is imported under
+the name `stepcache` instead, and the tools as `devtools`.
 """
+
 import importlib.util
 import os
 import sys
@@ -14,25 +15,21 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def prepare_comfyui() -> None:
-    path = Path(os.environ.get("COMFYUI_PATH", ROOT / ".comfyui" / "ComfyUI"))
-    if not (path / "comfy").is_dir():
-        raise pytest.UsageError(f"no ComfyUI at {path}; set COMFYUI_PATH to its folder")
-    sys.path.insert(0, str(path))
-    import comfy.cli_args
-
-    comfy.cli_args.args.cpu = True
-    comfy.cli_args.args.use_pytorch_cross_attention = True
-
-
-def load_pack() -> None:
-    spec = importlib.util.spec_from_file_location("stepcache", ROOT / "__init__.py", submodule_search_locations=[str(ROOT)])
+def file_module(path: Path):
+    """A module loaded from its file, before anything else can be imported by name."""
+    spec = importlib.util.spec_from_file_location(f"_{path.stem}_for_tests", path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules["stepcache"] = module
-    if (ROOT / "__init__.py").is_file():
-        spec.loader.exec_module(module)
+    spec.loader.exec_module(module)
+    return module
 
 
-prepare_comfyui()
-load_pack()
-torch.set_num_threads(1)
+pack = file_module(ROOT / "devtools" / "pack.py")
+pack.load_devtools()
+try:
+    comfyui = file_module(ROOT / "devtools" / "comfy.py").prepare_comfyui()
+except FileNotFoundError as missing:
+    raise pytest.UsageError(str(missing)) from missing
+os.environ["COMFYUI_PATH"] = str(comfyui)
+pack.load_pack()
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
+assert str(ROOT) not in sys.path, "start pytest through `python3 dev.py test` or its console script, not `python -m pytest`"

@@ -164,6 +164,14 @@ def build_patcher(recipe: Recipe, seed: int) -> comfy.model_patcher.ModelPatcher
     return comfy.model_patcher.ModelPatcher(model, load_device=CPU, offload_device=CPU)
 
 
+def build_unet() -> comfy.model_patcher.ModelPatcher:
+    """A tiny SD 1.5, which is no diffusion transformer."""
+    unet = dict(image_size=8, in_channels=4, out_channels=4, model_channels=32, channel_mult=[1], num_res_blocks=[1],
+                transformer_depth=[1], transformer_depth_output=[1, 1], transformer_depth_middle=1, context_dim=32,
+                use_spatial_transformer=True, use_linear_in_transformer=False, adm_in_channels=None)  # fmt: skip
+    return build_patcher(Recipe("SD15", "UNetModel", (), unet, latent=(4, 8, 8)), seed=0)
+
+
 def conditioning(name: str, seed: int, tokens: int | None = None, **values) -> list:
     """CONDITIONING for the model. Another number of `tokens` makes ComfyUI call the model apart."""
     recipe = RECIPES[name]
@@ -181,7 +189,7 @@ def drawer(seed: int) -> Draw:
 def fill(network: torch.nn.Module, seed: int) -> None:
     """Random weights under which every part matters: a layer left at zero would hide what runs through it."""
     draw = drawer(seed)
-    for name, parameter in network.named_parameters():
+    for name, parameter in network.state_dict().items():  # with buffers: a table of positions may be one
         values = draw(*parameter.shape)
         if is_norm_scale(name, parameter):
             values = 1 + 0.1 * values

@@ -1,0 +1,277 @@
+"""What every method promises on every supported architecture."""
+
+from __future__ import annotations
+
+import gc
+
+import comfy.model_management
+import comfy.patcher_extension
+import comfy.samplers
+import pytest
+import torch
+from comfy_extras.nodes_easycache import EasyCacheNode, LazyCacheNode
+from stepcache.model_patches.architectures import ARCHITECTURES, UnsupportedModel
+from stepcache.model_patches.install import ConflictingCache
+
+from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, cached, normally_cached
+from ..control import with_control
+from ..sampling import count_block_runs, main_layer, run
+from ..tiny_models import RECIPES, blocks_of, build, build_unet, shared
+
+UNCHANGED = 1e-6  # a threshold that reuses only where the input is the same
+
+every_architecture = pytest.mark.parametrize("name", RECIPES)
+every_method = pytest.mark.parametrize("method", METHODS)
+controllable = pytest.mark.parametrize("name", ["flux_dev", "qwen_image", "hunyuan_video", "sd3"])
+
+
+def test_every_supported_class_has_a_tiny_model():
+    assert set(ARCHITECTURES) == {recipe.network for recipe in RECIPES.values()}
+
+
+# -- exactness --------------------------------------------------------------------------------------------------------
+
+
+@every_architecture
+@every_method
+def test_nothing_reused_is_bit_identical(name, method):
+    tiny = shared(name)
+    exact = cached(tiny.patcher, method, IMPOSSIBLE)
+    assert torch.equal(run(exact.patcher, tiny, steps=4, cfg=4.0), run(tiny.patcher, tiny, steps=4, cfg=4.0))
+    assert (exact.report.evaluations, exact.report.computed) == (4, 4)
+
+
+@every_architecture
+@every_method
+def test_reuse_on_the_same_input_is_exact(name, method):
+    tiny = shared(name)
+    assert_repeats_are_reused_exactly(tiny.patcher, tiny, method)
+
+
+@controllable
+@every_method
+def test_controlnet(name, method):
+    tiny = shared(name)
+    controlled = with_control(tiny)
+    plain = run(tiny.patcher, controlled, steps=4, cfg=4.0)
+    exact = cached(tiny.patcher, method, IMPOSSIBLE)
+    assert torch.equal(run(exact.patcher, controlled, steps=4, cfg=4.0), plain)
+    assert not torch.allclose(plain, run(tiny.patcher, tiny, steps=4, cfg=4.0), atol=1e-2)
+    assert_repeats_are_reused_exactly(tiny.patcher, controlled, method)
+
+
+@every_architecture
+@every_method
+def test_lora(name, method):
+    tiny = build(name)
+    patched = with_weight_patch(tiny.patcher)
+    plain, base = run(patched, tiny, steps=4), run(tiny.patcher, tiny, steps=4)
+    assert not torch.allclose(plain, base, atol=1e-3)
+    assert torch.equal(run(cached(patched, method, IMPOSSIBLE).patcher, tiny, steps=4), plain)
+    assert_repeats_are_reused_exactly(patched, tiny, method)
+    assert torch.equal(run(tiny.patcher, tiny, steps=4), base)
+
+
+def assert_repeats_are_reused_exactly(patcher, tiny, method):
+    """Evaluate every sigma twice on the same x: the second result must be the first, though its blocks were skipped."""
+    pairs = []
+    watched = cached(patcher, method, UNCHANGED)
+    with count_block_runs(watched.patcher) as runs:
+        run(watched.patcher, tiny, steps=4, sampler=comfy.samplers.KSAMPLER(evaluate_twice, {"pairs": pairs}))
+    for first, second in pairs:
+        assert (second - first).abs().max() <= 1e-6 * first.abs().max()
+    assert [evaluation.action for evaluation in watched.report.trace] == ["computed", "reused"] * 3 + ["computed"] * 2
+    assert runs.count == watched.report.computed == 5
+
+
+@torch.no_grad()
+def evaluate_twice(model, x, sigmas, extra_args=None, callback=None, disable=None, pairs=None):
+    for sigma, following in zip(sigmas[:-1], sigmas[1:], strict=True):
+        sigma_in = sigma * x.new_ones(x.shape[0])
+        first, second = (model(x, sigma_in, **extra_args) for _ in range(2))
+        pairs.append((first, second))
+        x = x + (x - first) / sigma * (following - sigma)
+    return x
+
+
+def with_weight_patch(patcher):
+    """A clone with a weight patch on the last block, as a LoRA makes."""
+    layer = main_layer(blocks_of(patcher)[-1])
+    names = {id(module): name for name, module in patcher.model.named_modules()}
+    patched = patcher.clone()
+    added = patched.add_patches({f"{names[id(layer)]}.weight": ("diff", (torch.ones_like(layer.weight),))}, 0.1)
+    assert len(added) == 1
+    return patched
+
+
+# -- one run leaves nothing to the next -------------------------------------------------------------------------------
+
+
+@every_architecture
+@every_method
+def test_a_second_run_repeats_the_first_and_frees_what_it_kept(name, method):
+    tiny = shared(name)
+    normal = normally_cached(tiny, method)
+    first = run(normal.patcher, tiny, steps=10, cfg=4.0)
+    held = tensor_bytes()
+    second = run(normal.patcher, tiny, steps=10, cfg=4.0)
+    assert torch.equal(first, second)
+    assert 0 < normal.report.reused < normal.report.evaluations
+    assert normal.report.cache_bytes > 0
+    assert state_objects() == []
+    assert tensor_bytes() - held <= nbytes(second)
+
+
+@every_architecture
+@every_method
+@pytest.mark.parametrize("kind", [RuntimeError, comfy.model_management.InterruptProcessingException])
+def test_an_exception_restores_the_blocks_and_leaves_nothing_behind(name, method, kind):
+    tiny = build(name)
+    normal = normally_cached(tiny, method)
+    expected = run(normally_cached(shared(name), method).patcher, shared(name), steps=10)
+    error = kind("stop")
+    with pytest.raises(kind) as caught:
+        run_and_raise(normal.patcher, tiny, error)
+    assert caught.value is error
+    assert all("forward" not in vars(block) for block in blocks_of(tiny.patcher))
+    del caught
+    error.__traceback__ = None
+    assert state_objects() == []
+    assert torch.equal(run(normal.patcher, tiny, steps=10), expected)
+
+
+@every_architecture
+@every_method
+def test_the_model_is_left_as_it_was(name, method):
+    tiny = shared(name)
+    before = fingerprint(tiny.patcher)
+    run(cached(tiny.patcher, method, PERMISSIVE).patcher, tiny, steps=4, cfg=4.0)
+    assert fingerprint(tiny.patcher) == before
+
+
+def run_and_raise(patcher, tiny, error):
+    """Raise from inside the last block, the second time that it computes."""
+    with count_block_runs(patcher) as runs:
+
+        def stop(*_):
+            if runs.count == 2:
+                raise error
+
+        handle = main_layer(blocks_of(patcher)[-1]).register_forward_pre_hook(stop)
+        try:
+            run(patcher, tiny, steps=10)
+        finally:
+            handle.remove()
+
+
+def state_objects() -> list[str]:
+    """Objects alive that belong to a run."""
+    gc.collect()
+    names = {"CacheSession", "BranchState", "ModelCall", "LiveRun", "CallWatch", "BlockInterception"}
+    return [type(thing).__name__ for thing in gc.get_objects() if type(thing).__name__ in names]
+
+
+def tensor_bytes() -> int:
+    gc.collect()
+    return sum(nbytes(thing) for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor))
+
+
+def nbytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def fingerprint(patcher) -> dict:
+    """Everything about the modules that a cache could be tempted to change."""
+    model = patcher.model.diffusion_model
+    attributes = {name: sorted(vars(module)) for name, module in model.named_modules()}
+    hooks = {
+        name: len(module._forward_hooks) + len(module._forward_pre_hooks) for name, module in model.named_modules()
+    }
+    weights = {name: id(parameter) for name, parameter in model.named_parameters()}
+    return {"keys": list(model.state_dict()), "attributes": attributes, "hooks": hooks, "weights": weights}
+
+
+# -- the call ---------------------------------------------------------------------------------------------------------
+
+
+@every_architecture
+@every_method
+def test_the_input_of_a_model_call_is_not_written(name, method):
+    tiny = shared(name)
+    watching = tiny.patcher.clone()  # a wrapper that is there before the cache encloses it
+    written = []
+
+    def watch(executor, x, t, *args, **kwargs):
+        given = [tensor for tensor in (x, t, *args) if isinstance(tensor, torch.Tensor)]
+        copies = [tensor.clone() for tensor in given]
+        output = executor(x, t, *args, **kwargs)
+        written.extend(not torch.equal(*pair) for pair in zip(given, copies, strict=True))
+        return output
+
+    watching.add_wrapper_with_key(comfy.patcher_extension.WrappersMP.APPLY_MODEL, "watch", watch)
+    permissive = cached(watching, method, PERMISSIVE)
+    run(permissive.patcher, tiny, steps=4, cfg=4.0)
+    assert permissive.report.reused == 2
+    assert written and not any(written)
+
+
+@every_architecture
+@every_method
+def test_split_calls_give_the_result_of_batched_ones(name, method, monkeypatch):
+    tiny = shared(name)
+    permissive = cached(tiny.patcher, method, PERMISSIVE)
+    batched = run(permissive.patcher, tiny, steps=4, cfg=4.0)
+    monkeypatch.setattr(tiny.patcher.model, "memory_required", lambda *args, **kwargs: 1e30)
+    with count_block_runs(tiny.patcher) as runs:
+        split = run(permissive.patcher, tiny, steps=4, cfg=4.0)
+    assert runs.count == 2 * permissive.report.computed == 4
+    assert torch.allclose(split, batched, atol=1e-3)
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@every_method
+def test_a_unet_is_refused_with_the_supported_models_named(method):
+    with pytest.raises(UnsupportedModel, match="U-Net.*Flux.*Wan"):
+        cached(build_unet(), method, PERMISSIVE)
+
+
+@every_method
+def test_an_unknown_class_is_refused_with_the_supported_models_named(method):
+    patcher = build("wan_t2v").patcher
+    patcher.model.diffusion_model = Unheard()
+    with pytest.raises(UnsupportedModel, match="Unheard.*Flux.*Wan"):
+        cached(patcher, method, PERMISSIVE)
+
+
+class Unheard(torch.nn.Module):
+    pass
+
+
+@every_method
+@pytest.mark.parametrize("other", METHODS)
+def test_two_caches_of_ours_are_refused(method, other):
+    once = cached(shared("flux_dev").patcher, other, PERMISSIVE)
+    with pytest.raises(ConflictingCache, match="StepCache"):
+        cached(once.patcher, method, PERMISSIVE)
+
+
+@every_method
+@pytest.mark.parametrize("node", [EasyCacheNode, LazyCacheNode])
+def test_a_core_cache_before_ours_is_refused(method, node):
+    with pytest.raises(ConflictingCache, match=node.__name__.removesuffix("Node")):
+        cached(with_core_cache(shared("flux_dev").patcher, node), method, PERMISSIVE)
+
+
+@every_method
+@pytest.mark.parametrize("node", [EasyCacheNode, LazyCacheNode])
+def test_a_core_cache_after_ours_is_refused_when_sampling_starts(method, node):
+    tiny = shared("flux_dev")
+    ours = cached(tiny.patcher, method, PERMISSIVE)
+    with pytest.raises(ConflictingCache, match=node.__name__.removesuffix("Node")):
+        run(with_core_cache(ours.patcher, node), tiny, steps=2)
+
+
+def with_core_cache(patcher, node):
+    return node.execute(patcher, reuse_threshold=0.2, start_percent=0.15, end_percent=0.95, verbose=False).result[0]

@@ -1,0 +1,153 @@
+"""End to end: the shipped workflow through the HTTP and WebSocket API of a real ComfyUI server."""
+
+import asyncio
+import io
+
+import numpy
+import pytest
+from devtools.client import Client, WorkflowFailed, WorkflowInterrupted, WorkflowRefused
+from devtools.server import running_server
+from devtools.workflow import CACHE_NODE, SAMPLER_NODE, demo_workflow
+from PIL import Image
+
+SMALL = {"width": 128, "height": 128, "steps": 8}
+METHODS = ("StepCacheTeaCache", "StepCacheFirstBlockCache")
+INPUTS = ["model", "threshold", "start_percent", "end_percent", "max_consecutive", "cache_device"]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    with running_server(log=tmp_path_factory.mktemp("server") / "server.log") as address:
+        yield address
+
+
+def with_client(address, work):
+    """Run `work(client)` on a fresh connection."""
+
+    async def connected():
+        async with Client(address) as client:
+            return await asyncio.wait_for(work(client), timeout=120)
+
+    return asyncio.run(connected())
+
+
+def run(address, workflow):
+    return with_client(address, lambda client: client.run(workflow))
+
+
+def forget_outputs(address):
+    """ComfyUI keeps the outputs of the last workflow and would not run the same sampler again."""
+    run(address, demo_workflow(None, seed=99, **SMALL))
+
+
+def picture(outcome):
+    return numpy.asarray(Image.open(io.BytesIO(outcome.images[0])).convert("RGB")).astype(int)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nodes_are_listed_with_inputs_in_order_and_tooltips(address, method):
+    info = with_client(address, lambda client: client.get(f"/object_info/{method}"))[method]
+    assert info["input_order"]["required"] == INPUTS
+    assert info["category"] == "StepCache" and info["search_aliases"] and info["description"]
+    assert info["output"] == ["MODEL"]
+    for name in INPUTS:
+        assert info["input"]["required"][name][1]["tooltip"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_cached_picture_its_report_and_its_progress(address, method):
+    plain = run(address, demo_workflow(None, seed=1, **SMALL))
+    cached = run(address, demo_workflow(method, threshold=0.3, seed=1, **SMALL))
+    (report,) = cached.reports
+    assert plain.reports == []
+    assert (report["version"], report["node"], report["steps"]) == (1, CACHE_NODE, 8)
+    assert report["evaluations"] == report["computed"] + report["reused"] == cached.steps(SAMPLER_NODE) == 8
+    assert report["reused"] >= 2 and report["trace"][0]["action"] == report["trace"][-1]["action"] == "computed"
+    assert any(node == CACHE_NODE and "reused" in text for node, text in cached.texts)
+    difference = numpy.abs(picture(plain) - picture(cached)).mean()
+    assert picture(cached).shape == (128, 128, 3) and 0 < difference < 12
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_threshold_zero_gives_the_uncached_picture(address, method):
+    plain = run(address, demo_workflow(None, seed=2, **SMALL))
+    off = run(address, demo_workflow(method, threshold=0.0, seed=2, **SMALL))
+    assert off.reports == [] and (picture(plain) == picture(off)).all()
+
+
+def test_the_recommended_threshold_is_shown(address):
+    (report,) = run(address, demo_workflow(METHODS[0], threshold=-1.0, seed=3, **SMALL)).reports
+    assert report["settings"]["threshold"] > 0
+    assert any("No figures are published" in message for message in report["messages"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("threshold", [-0.5, float("nan"), float("inf"), -7.0])
+def test_an_impossible_threshold_is_refused_with_the_cure(address, method, threshold):
+    with pytest.raises(WorkflowRefused, match="Use -1 for the recommended value, 0 to switch the cache off"):
+        run(address, demo_workflow(method, threshold=threshold, **SMALL))
+
+
+@pytest.mark.parametrize(("start", "end"), [(0.5, 0.5), (0.9, 0.1)])
+def test_an_empty_window_is_refused_with_the_cure(address, start, end):
+    with pytest.raises(WorkflowRefused, match="Lower start_percent or raise end_percent"):
+        run(address, demo_workflow(start_percent=start, end_percent=end, **SMALL))
+
+
+@pytest.mark.parametrize("first", METHODS)
+def test_two_caches_on_one_model_are_refused(address, first):
+    workflow = demo_workflow(first, **SMALL)
+    workflow["20"] = {**workflow[CACHE_NODE], "inputs": {**workflow[CACHE_NODE]["inputs"], "model": [CACHE_NODE, 0]}}
+    workflow[SAMPLER_NODE]["inputs"]["model"] = ["20", 0]
+    with pytest.raises(WorkflowFailed, match="remove or bypass one of them"):
+        run(address, workflow)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["EasyCache first", "EasyCache last"])
+def test_easycache_on_the_same_model_is_refused(address, after):
+    workflow = demo_workflow(**SMALL)
+    easy = {"reuse_threshold": 0.2, "start_percent": 0.15, "end_percent": 0.95, "verbose": False}
+    order = [CACHE_NODE, "20"] if after else ["20", CACHE_NODE]
+    workflow["20"] = {"class_type": "EasyCache", "inputs": {**easy, "model": ["1", 0]}}
+    workflow[order[0]]["inputs"]["model"] = ["1", 0]
+    workflow[order[1]]["inputs"]["model"] = [order[0], 0]
+    workflow[SAMPLER_NODE]["inputs"]["model"] = [order[1], 0]
+    with pytest.raises(WorkflowFailed, match="already carries EasyCache"):
+        run(address, workflow)
+
+
+def test_two_samplers_and_two_queued_workflows_do_not_disturb_each_other(address):
+    alone = [run(address, demo_workflow(threshold=0.3, seed=seed, **SMALL)) for seed in (4, 5)]
+    forget_outputs(address)
+    workflow = demo_workflow(threshold=0.3, seed=4, **SMALL)
+    for old, new in ((SAMPLER_NODE, "27"), ("9", "29"), ("10", "30")):  # a second sampler on the same MODEL
+        workflow[new] = {"class_type": workflow[old]["class_type"], "inputs": dict(workflow[old]["inputs"])}
+    workflow["27"]["inputs"]["seed"] = 5
+    workflow["29"]["inputs"]["samples"], workflow["30"]["inputs"]["images"] = ["27", 0], ["29", 0]
+
+    async def both(client):
+        queued = [await client.queue(workflow), await client.queue(demo_workflow(threshold=0.3, seed=6, **SMALL))]
+        return [await client.follow(prompt_id) for prompt_id in queued]
+
+    together, _ = with_client(address, both)
+    assert len(together.reports) == 2 and len(together.images) == 2
+    pictures = [numpy.asarray(Image.open(io.BytesIO(image)).convert("RGB")) for image in together.images]
+    expected = [picture(outcome) for outcome in alone]
+    assert all(any((made == wanted).all() for made in pictures) for wanted in expected)
+
+
+def test_an_interrupted_run_leaves_nothing_behind(address):
+    before = run(address, demo_workflow(threshold=0.3, seed=8, **SMALL))
+    forget_outputs(address)
+
+    async def interrupted(client):
+        async def stop_early(node, value, total):
+            if node == SAMPLER_NODE and 3 <= value < 20:  # messages may be dropped, so not exactly at one step
+                await client.interrupt()
+
+        with pytest.raises(WorkflowInterrupted):
+            await client.run(demo_workflow(threshold=0.3, seed=8, **(SMALL | {"steps": 200})), stop_early)
+
+    with_client(address, interrupted)
+    again = run(address, demo_workflow(threshold=0.3, seed=8, **SMALL))
+    assert (picture(before) == picture(again)).all()
