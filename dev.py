@@ -6,7 +6,7 @@ Needs nothing but Python 3.11 or newer; everything else it sets up by itself, in
 
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036 - older ones must get this far, to be told
+if sys.version_info < (3, 11):
     found = "{}.{}".format(*sys.version_info[:2])
     print(f"dev.py needs Python 3.11 or newer, and this is {found} ({sys.executable}).", file=sys.stderr)
     print("Start it with a newer one, for example: python3.12 dev.py --help", file=sys.stderr)
@@ -64,7 +64,9 @@ def test(arguments: list) -> int:
 
 
 def lint(arguments: list) -> int:
-    argparse.ArgumentParser(prog="dev.py lint", description="Check the code with ruff and pyright.").parse_args(arguments)
+    argparse.ArgumentParser(prog="dev.py lint", description="Check the code with ruff and pyright.").parse_args(
+        arguments
+    )
     environment = prepare_environment()
     environment.require("ruff", "pyright")
     ruff = run_tool(environment, "ruff", ["check"])

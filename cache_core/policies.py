@@ -1,8 +1,8 @@
 """When to reuse.
 
-A policy sees the evaluations of one branch in this order: `observe` (every evaluation, no host read), `decide` (only if
-this branch leads the evaluation), `computed` (only if the blocks really ran). A policy that only heard its own proposals
-would drift as soon as something else forces a compute.
+A policy sees the evaluations of one branch in this order: `observe` (every evaluation, no host read), `decide` (only
+if this branch leads the evaluation), then `computed` or `reused`, whichever really happened. A policy that only heard
+its own proposals would drift as soon as something else forces a compute.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ class Policy(Protocol):
         """Called once, before the first evaluation."""
 
     def observe(self, signal: Tensor | None) -> Tensor | None:
-        """Take in this evaluation's signal; returns the score (0-d, on the signal's device) that `decide` will judge."""
+        """Take in this evaluation's signal; returns the score (0-d, on its device) that `decide` will judge."""
 
     def decide(self, step: Step, score: float | None) -> Decision:
         """Propose; must not change what later decisions depend on. A score that is not finite must compute."""
+        ...
 
     def computed(self, step: Step) -> None:
         """The blocks ran and their result is what later evaluations may reuse."""
@@ -46,9 +47,9 @@ class Policy(Protocol):
 class AccumulatedChange:
     """Reuse while the rescaled changes since the last computed evaluation sum up to less than a threshold.
 
-    Each evaluation adds `max(p(x), x / 2)`, where x is the relative L1 change of the signal against the evaluation before
-    and p a polynomial fitted to (input change, output change) pairs. Fitted polynomials are not safe outside the range of
-    their data: some fall below zero there and would freeze the sum for the rest of the run. So x is clipped to
+    Each evaluation adds `max(p(x), x / 2)`, where x is the relative L1 change of the signal against the evaluation
+    before and p a polynomial fitted to (input change, output change) pairs. Fitted polynomials are not safe outside the
+    range of their data: some fall below zero there and would freeze the sum for the rest of the run. So x is clipped to
     `fitted_range`, and half of x itself is always counted.
 
     Source: TeaCache, arXiv 2411.19108. The clip and the floor are ours.
@@ -66,7 +67,7 @@ class AccumulatedChange:
     def observe(self, signal: Tensor | None) -> Tensor | None:
         if signal is None:
             return None
-        if self.previous is None or self.previous.shape != signal.shape:
+        if self.previous is None or self.total is None or self.previous.shape != signal.shape:
             self.total = signal.new_full((), float("inf"), dtype=torch.float32)
         else:
             change = relative_l1(signal, self.previous)

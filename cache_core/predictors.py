@@ -20,12 +20,14 @@ class Predictor(Protocol):
     @property
     def ready(self) -> bool:
         """Whether there is enough to predict from."""
+        ...
 
     def update(self, step: Step, residual: Streams) -> None:
         """Take in a computed residual, exit - entry of the skipped blocks, each (B, N, D)."""
 
     def predict(self, step: Step) -> Streams:
         """The residual expected at `step`, in the layout that `update` got."""
+        ...
 
     def map_tensors(self, move: Callable[[Tensor], Tensor]) -> None:
         """Replace every tensor kept between evaluations by `move(tensor)`."""

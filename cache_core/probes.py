@@ -14,13 +14,18 @@ class View(Protocol):
     def modulated_input(self) -> Tensor:
         """The input of block 0 after its norm and timestep modulation, image tokens only, (B, N, D);
         or, for models calibrated that way, the time embedding, (B, ...)."""
+        ...
 
     def head_residual(self) -> Tensor:
         """What the head blocks have added to the image tokens so far, (B, N, D)."""
+        ...
 
 
 class Probe(Protocol):
-    needs_head_residual: bool
+    @property
+    def needs_head_residual(self) -> bool:
+        """Whether `signal` asks for the head residual, for which block 0's input has to be kept a while."""
+        ...
 
     def signal(self, view: View) -> Tensor | None:
         """The tensor that the policy compares between evaluations; its first dimension is the batch."""

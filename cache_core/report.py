@@ -92,7 +92,7 @@ class RunReport:
         """The short text shown on the node."""
         text = f"{self.reused} of {self.evaluations} reused"
         if self.finished:
-            text += f" · {self.speedup:.2f}× · {self.cache_bytes / 2**20:.1f} MiB"
+            text += f" · {self.speedup:.2f}x · {self.cache_bytes / 2**20:.1f} MiB"
         return "\n".join([text, *self.messages])
 
     def log_line(self) -> str:

@@ -27,9 +27,9 @@ NO_STEP = Step(0.0, 0, 0.0)
 class Branch:
     """One set of conditionings within a model call.
 
-    `group` names what shares a decision (model, device, context window, ...); `order` says who leads it (lowest first);
-    `identity` tells branches of a group apart. `facts` are what a stored result depends on beyond that (shapes, weights,
-    control): if they differ from those stored, the stored result is dropped.
+    `group` names what shares a decision (model, device, context window, ...); `order` says who leads it (lowest
+    first); `identity` tells branches of a group apart. `facts` are what a stored result depends on beyond that (shapes,
+    weights, control): if they differ from those stored, the stored result is dropped.
     """
 
     group: Hashable
@@ -68,8 +68,8 @@ class CacheSession:
     """Decides, stores and reports for one run.
 
     The host calls `next_evaluation` for each evaluation of the sampler and `open_call` for each model call in it.
-    One decision is made per evaluation and group, by the branch that leads the first call, because guidance amplifies any
-    mismatch between a reused and a computed branch. It costs one read from the device.
+    One decision is made per evaluation and group, by the branch that leads the first call, because guidance amplifies
+    any mismatch between a reused and a computed branch. It costs one read from the device.
     """
 
     method: CacheMethod

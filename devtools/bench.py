@@ -39,6 +39,8 @@ def parser() -> argparse.ArgumentParser:
 def line(row: dict) -> str:
     """One row of the printed table."""
     names = f"{row['bench']:<14} {row['method']:<18} {row['setting']:<28}"
-    figures = (f"{name} {value:{FIGURE_FORMATS.get(name, '.4g')}}" for name, value in row.items() if isinstance(value, float))
+    figures = (
+        f"{name} {value:{FIGURE_FORMATS.get(name, '.4g')}}" for name, value in row.items() if isinstance(value, float)
+    )
     counts = (f"{name} {value}" for name, value in row.items() if isinstance(value, int))
     return "  ".join([names, *counts, *figures])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from statistics import median
 
 import comfy.model_management
@@ -11,6 +12,7 @@ import comfy.model_patcher
 import comfy.samplers
 import comfy.supported_models
 import torch
+
 from stepcache.cache_core.methods import first_block_cache, teacache
 from stepcache.model_patches.install import apply_cache
 
@@ -37,8 +39,8 @@ def overhead(model, size, name, method, rounds) -> dict:
     cached = apply_cache(model, method(NEVER))
     plain_times, cached_times = [], []
     for _ in range(rounds):
-        plain_times += timed_run(model, size)[0]
-        cached_times += timed_run(cached, size)[0]
+        plain_times += timed_run(model, size)
+        cached_times += timed_run(cached, size)
     plain, computed = min(plain_times), min(cached_times)
     return {
         "bench": "overhead",
@@ -58,7 +60,8 @@ def reuse(model, size, name, method, rounds) -> dict:
     cached = apply_cache(model, method(ALWAYS), reports.append)
     computed_times, reused_times, reads, evaluations = [], [], 0, 0
     for _ in range(rounds):
-        times, report = timed_run(cached, size, steps=8, reports=reports)
+        times = timed_run(cached, size, steps=8)
+        report = reports[-1]
         for seconds, evaluation in zip(times, report.trace, strict=True):
             (reused_times if evaluation.reused else computed_times).append(seconds)
         reads, evaluations = reads + report.device_reads, evaluations + report.evaluations
@@ -77,7 +80,7 @@ def reuse(model, size, name, method, rounds) -> dict:
 def memory(model, size, name, method) -> dict:
     """Bytes held per branch against the published formula, 2 U with U the image tokens of one branch."""
     reports = []
-    timed_run(apply_cache(model, method(ALWAYS), reports.append), size, steps=4, reports=reports)
+    timed_run(apply_cache(model, method(ALWAYS), reports.append), size, steps=4)
     branches = 2
     unit = (size // 2) ** 2 * HIDDEN * 4
     held = reports[-1].cache_bytes
@@ -93,11 +96,24 @@ def memory(model, size, name, method) -> dict:
 
 def flux():
     """A real Flux of ComfyUI with 19 double and 38 single blocks, narrow, with random weights."""
-    config = {
-        "image_model": "flux", "in_channels": 16, "out_channels": 16, "patch_size": 2, "vec_in_dim": 16,
-        "context_in_dim": 32, "hidden_size": HIDDEN, "mlp_ratio": 4.0, "num_heads": HEADS, "depth": 19,
-        "depth_single_blocks": 38, "axes_dim": [16, 56, 56], "theta": 10000, "qkv_bias": True, "guidance_embed": True, "txt_ids_dims": [],
-    }  # fmt: skip
+    config = dict(
+        image_model="flux",
+        in_channels=16,
+        out_channels=16,
+        patch_size=2,
+        vec_in_dim=16,
+        context_in_dim=32,
+        hidden_size=HIDDEN,
+        mlp_ratio=4.0,
+        num_heads=HEADS,
+        depth=19,
+        depth_single_blocks=38,
+        axes_dim=[16, 56, 56],
+        theta=10000,
+        qkv_bias=True,
+        guidance_embed=True,
+        txt_ids_dims=[],
+    )
     supported = comfy.supported_models.Flux(config)
     supported.set_inference_dtype(torch.float32, None)
     base = supported.get_model({}, "")
@@ -110,24 +126,29 @@ def flux():
     return comfy.model_patcher.ModelPatcher(base.eval(), load_device=load, offload_device=offload)
 
 
-def timed_run(model, size: int, steps: int = 3, reports: list | None = None):
-    """Seconds of each evaluation of an Euler run at CFG 3, and the run's report if asked for."""
+def timed_run(model, size: int, steps: int = 3) -> list[float]:
+    """Seconds of each evaluation of an Euler run at CFG 3."""
     times: list[float] = []
 
     @torch.no_grad()
     def euler(denoiser, x, sigmas, extra_args=None, callback=None, disable=None):
-        for high, low in zip(sigmas[:-1], sigmas[1:], strict=True):
+        for high, low in pairwise(sigmas):
             synchronize()
-            started = time.perf_counter()
+            started = clock()
             denoised = denoiser(x, high * x.new_ones(x.shape[0]), **(extra_args or {}))
             synchronize()
-            times.append(time.perf_counter() - started)
+            times.append(clock() - started)
             x = x + (low - high) * (x - denoised) / high
         return x
 
     generator = torch.Generator().manual_seed(1)
     conds = [
-        [[torch.randn(1, TEXT_TOKENS, 32, generator=generator), {"pooled_output": torch.randn(1, 16, generator=generator)}]]
+        [
+            [
+                torch.randn(1, TEXT_TOKENS, 32, generator=generator),
+                {"pooled_output": torch.randn(1, 16, generator=generator)},
+            ]
+        ]
         for _ in range(2)
     ]
     noise = torch.randn(1, 16, size, size, generator=generator)
@@ -135,8 +156,14 @@ def timed_run(model, size: int, steps: int = 3, reports: list | None = None):
     sampler = comfy.samplers.KSAMPLER(euler)
     device = model.load_device
     options = {"model_options": model.model_options, "latent_image": torch.zeros_like(noise), "disable_pbar": True}
-    comfy.samplers.sample(model, noise, *conds, 3.0, device, sampler, sigmas, seed=1, **options)
-    return times, reports[-1] if reports else None
+    positive, negative = conds
+    comfy.samplers.sample(model, noise, positive, negative, 3.0, device, sampler, sigmas, seed=1, **options)
+    return times
+
+
+def clock() -> float:
+    """Seconds: of this process's CPU time without a GPU, so that other programs matter little; else wall time."""
+    return time.perf_counter() if torch.cuda.is_available() else time.process_time()
 
 
 def synchronize() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from statistics import mean
 
@@ -10,10 +9,12 @@ import comfy.sample
 import comfy.sd
 import comfy.utils
 import torch
+
 from stepcache.cache_core.methods import first_block_cache, teacache
 from stepcache.cache_core.quality import psnr, ssim
 from stepcache.model_patches.install import apply_cache
 
+from .bench_cost import clock
 from .pack import ROOT, load_package
 
 STEPS, GUIDANCE, SIZE = 28, 3.0, 256
@@ -86,9 +87,9 @@ class Scenes:
         positive, negative = ([[self.clip.encode_from_tokens(self.clip.tokenize(text)), {}]] for text in (prompt, ""))
         latent = torch.zeros(1, 16, SIZE // 8, SIZE // 8)
         noise = comfy.sample.prepare_noise(latent, seed)
-        started = time.perf_counter()
+        started = clock()
         sampled = comfy.sample.sample(
             model, noise, steps, GUIDANCE, "euler", "simple", positive, negative, latent, disable_pbar=True, seed=seed
         )
-        seconds = time.perf_counter() - started
+        seconds = clock() - started
         return self.vae.decode(sampled)[0].movedim(-1, 0).clamp(0, 1), seconds

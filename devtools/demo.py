@@ -23,7 +23,11 @@ from .side_by_side import comparison
 from .workflow import SAMPLER_NODE, demo_workflow
 
 OUTPUT = ROOT / "demo_output"
-METHODS = (("uncached", None, None), ("TeaCache", "StepCacheTeaCache", 0.08), ("First Block Cache", "StepCacheFirstBlockCache", 0.12))
+METHODS = (
+    ("uncached", None, None),
+    ("TeaCache", "StepCacheTeaCache", 0.08),
+    ("First Block Cache", "StepCacheFirstBlockCache", 0.12),
+)
 
 
 @dataclass
@@ -114,7 +118,10 @@ def show(title: str, value: int | None, total: int | None) -> None:
 
 
 def table(runs: list[DemoRun]) -> str:
-    lines = [f"\n{'method':<18} {'evaluations':>11} {'computed':>8} {'reused':>6} {'seconds':>8} {'speedup':>7} {'PSNR dB':>7} {'SSIM':>6}"]
+    lines = [
+        f"\n{'method':<18} {'evaluations':>11} {'computed':>8} {'reused':>6} "
+        f"{'seconds':>8} {'speedup':>7} {'PSNR dB':>7} {'SSIM':>6}"
+    ]
     for run in runs:
         likeness = "same" if run.psnr is None else f"{run.psnr:.1f}"
         lines.append(

@@ -120,7 +120,9 @@ def last_lines(log: Path, count: int = 8) -> str:
 
 def import_failure(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    marks = [i for i, text in enumerate(lines) if "Traceback" in text or "IMPORT FAILED" in text or "Error while" in text]
+    marks = [
+        i for i, text in enumerate(lines) if "Traceback" in text or "IMPORT FAILED" in text or "Error while" in text
+    ]
     return "\n".join(lines[marks[0] : marks[0] + 25]) if marks else last_lines(log)
 
 

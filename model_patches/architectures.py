@@ -6,6 +6,7 @@ The key is the class name of the diffusion model (`model.diffusion_model`), as C
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from torch import nn
 
@@ -15,7 +16,7 @@ from .architecture import Architecture, Argument, BlockStack, unwrapped
 TOKENS = Argument("x", 0)
 
 
-def lumina2_image_tokens(model: nn.Module, latent: tuple[int, ...]) -> int:
+def lumina2_image_tokens(model: Any, latent: tuple[int, ...]) -> int:
     """Patches of the latent (B, C, H, W), padded as the model pads them."""
     patch = model.patch_size
     count = math.ceil(latent[-2] / patch) * math.ceil(latent[-1] / patch)
@@ -78,7 +79,9 @@ def identify(model: nn.Module) -> Architecture:
     if class_name in ARCHITECTURES:
         return ARCHITECTURES[class_name]
     supported = ", ".join(sorted({architecture.name for architecture in ARCHITECTURES.values()}))
-    kind = "a U-Net, not a diffusion transformer" if class_name == "UNetModel" else f"of class {class_name}, not known yet"
+    kind = (
+        "a U-Net, not a diffusion transformer" if class_name == "UNetModel" else f"of class {class_name}, not known yet"
+    )
     raise UnsupportedModel(
         f"StepCache cannot cache this model: it is {kind}. Supported: {supported}. "
         "Remove the cache node for this model; the workflow then runs as without it."

@@ -1,8 +1,8 @@
 """Which branches a model call holds.
 
-Neither the order of calls, nor the cond index, nor the uuid alone identifies a branch: ComfyUI batches or splits by free
-memory and in either order, areas share a uuid between positive and negative, context windows and perturbed guidance call
-the same conditioning several times at one sigma.
+Neither the order of calls, nor the cond index, nor the uuid alone identifies a branch: ComfyUI batches or splits by
+free memory and in either order, areas share a uuid between positive and negative, context windows and perturbed
+guidance call the same conditioning several times at one sigma.
 """
 
 from __future__ import annotations

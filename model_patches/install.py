@@ -128,7 +128,9 @@ class CachePatch:
     def apply_model(self, executor, x, t, *args, **kwargs):
         options = args[3] if len(args) > 3 else kwargs.get("transformer_options", {})
         live = options.get(KEY)
-        call = live and live.open_call(executor.class_obj, x, options, control=args[2] if len(args) > 2 else kwargs.get("control"))
+        call = live and live.open_call(
+            executor.class_obj, x, options, control=args[2] if len(args) > 2 else kwargs.get("control")
+        )
         if not call:
             return executor(x, t, *args, **kwargs)
         with live.interception(executor.class_obj).active(call, tuple(x.shape)) as watch:
@@ -186,4 +188,5 @@ class LiveRun:
 
 def spare_memory(device) -> float:
     """Bytes still free on a device beyond what ComfyUI wants for inference."""
-    return comfy.model_management.get_free_memory(device) - comfy.model_management.minimum_inference_memory()
+    free: Any = comfy.model_management.get_free_memory(device)
+    return float(free - comfy.model_management.minimum_inference_memory())

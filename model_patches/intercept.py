@@ -1,7 +1,7 @@
 """One model call under a cache: for its length, each block's `forward` is shadowed on the instance.
 
-`nn.Module.__call__` looks up `self.forward`, so an instance attribute wins over the class's method. No module moves and no
-parameter changes: LoRA, weight streaming, ControlNet indices and `state_dict` see the same model as before.
+`nn.Module.__call__` looks up `self.forward`, so an instance attribute wins over the class's method. No module moves and
+no parameter changes: LoRA, weight streaming, ControlNet indices and `state_dict` see the same model as before.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class BlockInterception:
 
     def _shadow(self, index: int) -> Callable:
         def forward(*args, **kwargs):
+            assert self.watch is not None
             return self.watch.block(index, self.forwards[index], args, kwargs)
 
         if "torch._dynamo" in sys.modules:
@@ -93,6 +94,7 @@ class CallWatch:
         self.last = len(interception.places) - 1 - boundary.tail
         function = self.architecture.image_tokens
         self.image_tokens = function(interception.model, latent_shape) if function else None
+        self.noted = False  # block 0 was called: another node may have put something else in its place
         self.reuse = False
         self.ran = 0  # skippable blocks that really ran
         self.entry: Streams = ()
@@ -120,7 +122,7 @@ class CallWatch:
         block, stack = self.interception.places[index]
         if index == 0:
             self._note_first_input(forward, block, stack, args, kwargs)
-        if not self.first <= index <= self.last:
+        if not self.noted or not self.first <= index <= self.last:
             return forward(*args, **kwargs)
         if index == self.first:
             self._enter(stack.read(args, kwargs, self.image_tokens))
@@ -132,8 +134,11 @@ class CallWatch:
             self._leave(stack.returned(output, self.image_tokens))
         return output
 
-    def _note_first_input(self, forward: Callable, block: nn.Module, stack: BlockStack, args: tuple, kwargs: dict) -> None:
-        image = stack.read(args, kwargs, self.image_tokens)[0]
+    def _note_first_input(
+        self, forward: Callable, block: nn.Module, stack: BlockStack, args: tuple, kwargs: dict
+    ) -> None:
+        self.noted = True
+        image = stack.read_image(args, kwargs, self.image_tokens)
         if self.image_tokens is None and image.ndim == 3:
             self.image_tokens = image.shape[1]
         if self.needs_signal:
@@ -155,7 +160,9 @@ class CallWatch:
         if index == self.last:
             self.replaced = True
             return stack.output(self.result)
-        return stack.output(stack.read(args, kwargs, self.image_tokens)) if len(stack.returns) > 1 else stack.image.get(args, kwargs)
+        if len(stack.returns) == 1:
+            return stack.image.get(args, kwargs)
+        return stack.output(stack.read(args, kwargs, self.image_tokens))
 
     def _leave(self, streams: Streams) -> None:
         if self.entry:
@@ -179,8 +186,9 @@ class CallWatch:
         return self.architecture.modulated_input(block, arguments)
 
     def head_residual(self) -> Tensor:
-        assert self._head_start is not None
-        return self._current[0] - self._head_start
+        image = self._current[0]
+        assert image is not None and self._head_start is not None
+        return image - self._head_start
 
 
 class EmbeddingTap:

@@ -1,1 +1,1 @@
-"""The nodes that people see. Node ids, input names and their order are a public contract: workflows in the wild hold them."""
+"""The nodes that people see. Node ids, input names and their order are a public contract: workflows hold them."""

@@ -48,7 +48,9 @@ class ThresholdCacheNode(io.ComfyNode):
             NodeProgress(cls.hidden.unique_id),
             cache_device,
             settings={"threshold": used, "calibration": calibration.name},
-            messages=() if calibration.source else (f"No figures are published for this model: {calibration.name} is used",),
+            messages=()
+            if calibration.source
+            else (f"No figures are published for this model: {calibration.name} is used",),
         )
         return io.NodeOutput(cached)
 

@@ -14,7 +14,9 @@ AUTOMATIC = -1.0
 def cache_inputs(threshold_tooltip: str) -> list[io.Input]:
     """`threshold`, `start_percent`, `end_percent`, `max_consecutive`, `cache_device`, in this order."""
     return [
-        io.Float.Input("threshold", default=AUTOMATIC, min=-1.0, max=10.0, step=0.005, round=0.0001, tooltip=threshold_tooltip),
+        io.Float.Input(
+            "threshold", default=AUTOMATIC, min=-1.0, max=10.0, step=0.005, round=0.0001, tooltip=threshold_tooltip
+        ),
         io.Float.Input(
             "start_percent",
             default=0.0,
@@ -62,7 +64,7 @@ def check_settings(
             return f"{name} is {value:g}. Use a number from 0 to 1."
     if start_percent is not None and end_percent is not None and start_percent >= end_percent:
         return (
-            f"start_percent ({start_percent:g}) is not below end_percent ({end_percent:g}), so nothing could be reused. "
-            "Lower start_percent or raise end_percent."
+            f"start_percent ({start_percent:g}) is not below end_percent ({end_percent:g}), so nothing could be "
+            "reused. Lower start_percent or raise end_percent."
         )
     return None

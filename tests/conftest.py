@@ -32,4 +32,6 @@ except FileNotFoundError as missing:
 os.environ["COMFYUI_PATH"] = str(comfyui)
 pack.load_pack()
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
-assert str(ROOT) not in sys.path, "start pytest through `python3 dev.py test` or its console script, not `python -m pytest`"
+assert str(ROOT) not in sys.path, (
+    "start pytest through `python3 dev.py test` or its console script, not `python -m pytest`"
+)

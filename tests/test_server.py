@@ -5,10 +5,11 @@ import io
 
 import numpy
 import pytest
+from PIL import Image
+
 from devtools.client import Client, WorkflowFailed, WorkflowInterrupted, WorkflowRefused
 from devtools.server import running_server
 from devtools.workflow import CACHE_NODE, SAMPLER_NODE, demo_workflow
-from PIL import Image
 
 SMALL = {"width": 128, "height": 128, "steps": 8}
 METHODS = ("StepCacheTeaCache", "StepCacheFirstBlockCache")

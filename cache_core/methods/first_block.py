@@ -17,4 +17,6 @@ def first_block_cache(threshold: float, **limits) -> CacheMethod:
 
     Source: ParaAttention's first block cache (chengzeyi); also in diffusers and Comfy-WaveSpeed.
     """
-    return CacheMethod("First Block Cache", HeadResidual(), ChangeFromAnchor(threshold), Hold(), Boundary(head=1), **limits)
+    return CacheMethod(
+        "First Block Cache", HeadResidual(), ChangeFromAnchor(threshold), Hold(), Boundary(head=1), **limits
+    )

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from stepcache.cache_core.distances import polynomial, relative_l1
 
 FLUX = (498.651651, -283.781631, 55.8554382, -3.82021401, 0.264230861)

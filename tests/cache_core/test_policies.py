@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from stepcache.cache_core.policies import AccumulatedChange, ChangeFromAnchor, Guarded
 from stepcache.cache_core.types import Decision, Run, Step
 

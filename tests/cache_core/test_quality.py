@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+
 from stepcache.cache_core.quality import psnr, ssim
 
 

@@ -6,7 +6,9 @@ from stepcache.cache_core.report import Evaluation, RunReport
 
 
 def report():
-    trace = [Evaluation(i, float(i), 1 - i / 4, "because", 0.1, 1 - i % 2, i % 2, s) for i, s in enumerate((9, 1, 2, 1))]
+    trace = [
+        Evaluation(i, float(i), 1 - i / 4, "because", 0.1, 1 - i % 2, i % 2, s) for i, s in enumerate((9, 1, 2, 1))
+    ]
     return RunReport("TeaCache", "Flux", {"threshold": 0.1}, ["note"], 4, trace, 2**20, 4, 13.0, True)
 
 
@@ -21,7 +23,7 @@ def test_nothing_reused_is_no_speedup():
 
 
 def test_texts():
-    assert report().summary() == "2 of 4 reused · 1.50× · 1.0 MiB\nnote"
+    assert report().summary() == "2 of 4 reused · 1.50x · 1.0 MiB\nnote"
     assert "2 of 4 evaluations computed, 2 reused" in report().log_line()
 
 

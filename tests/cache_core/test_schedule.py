@@ -1,6 +1,7 @@
 """A position comes from sigma alone, whatever the sampler does."""
 
 import pytest
+
 from stepcache.cache_core.schedule import StepClock
 
 CLOCK = StepClock((1.0, 0.75, 0.5, 0.0))

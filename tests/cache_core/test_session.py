@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from stepcache.cache_core.methods import first_block_cache, teacache
 from stepcache.cache_core.report import RunReport
 from stepcache.cache_core.session import Branch, CacheSession
@@ -39,7 +40,7 @@ def test_first_and_last_are_computed_and_the_rest_reused():
     assert reused == [False] + [True] * 8 + [False]
     report = running.report
     assert (report.evaluations, report.computed, report.reused, report.steps) == (10, 2, 8, 10)
-    assert [e.reason for e in report.trace][0] == "first evaluation" and report.trace[-1].reason == "last step"
+    assert report.trace[0].reason == "first evaluation" and report.trace[-1].reason == "last step"
 
 
 def test_a_decision_is_shared_by_later_calls_of_the_evaluation():
@@ -47,7 +48,10 @@ def test_a_decision_is_shared_by_later_calls_of_the_evaluation():
     running = session(threshold=0.5)
     evaluate(running, {"orders": [0]}, {"orders": [1]}, sigma=1.0)
     assert evaluate(running, {"orders": [0]}, {"orders": [1], "signal": 9.0}, sigma=0.9) == [True, True]
-    assert evaluate(running, {"orders": [0], "signal": 9.0}, {"orders": [1], "signal": 9.0}, sigma=0.8) == [False, False]
+    assert evaluate(running, {"orders": [0], "signal": 9.0}, {"orders": [1], "signal": 9.0}, sigma=0.8) == [
+        False,
+        False,
+    ]
 
 
 def test_the_lowest_order_of_the_first_call_leads_wherever_it_lies_in_the_batch():

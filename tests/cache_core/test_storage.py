@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from stepcache.cache_core.storage import Storage
 
 FAR = torch.empty(2, device="meta")

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from stepcache.cache_core.methods import first_block_cache
 from stepcache.cache_core.types import Run, Step
 
@@ -51,5 +52,3 @@ def test_nothing_reused_equals_uncached():
     assert mask == "1111"
     for output, expected in zip(outputs, UNCACHED, strict=True):
         assert output.tolist() == pytest.approx(expected, abs=2e-6)
-
-

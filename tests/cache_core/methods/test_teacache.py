@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from stepcache.cache_core.methods import teacache
 from stepcache.cache_core.types import Run, Step
 
