@@ -58,7 +58,7 @@ def apply_cache(
         ValueError: the model has too few blocks for the method.
     """
     architecture = identify(model.model.diffusion_model)
-    refuse_other_caches(model.model_options)
+    refuse_other_caches(model.wrappers)
     blocks = sum(1 for _ in architecture.blocks(unwrapped(model.model.diffusion_model)))
     always = method.boundary.head + method.boundary.tail
     if always >= blocks:
@@ -74,9 +74,8 @@ def apply_cache(
     return cached
 
 
-def refuse_other_caches(model_options: Mapping[str, Any], ours: int = 0) -> None:
-    """Raise if the model carries ComfyUI's cache, or more than `ours` caches of this pack."""
-    wrappers = model_options.get("transformer_options", {}).get("wrappers", {})
+def refuse_other_caches(wrappers: Mapping[str, Mapping[str, list]], ours: int = 0) -> None:
+    """Raise if the wrappers (by type and key) hold ComfyUI's cache, or more than `ours` caches of this pack."""
     counts = {key: len(functions) for by_key in wrappers.values() for key, functions in by_key.items()}
     found = [name for key, name in CORE_CACHES.items() if key in counts]
     found += ["another StepCache node"] if counts.get(KEY, 0) > ours else []
@@ -108,7 +107,7 @@ class CachePatch:
 
     def outer_sample(self, executor, noise, latent_image, sampler, sigmas, *args, **kwargs):
         guider = executor.class_obj
-        refuse_other_caches(guider.model_options, ours=1)
+        refuse_other_caches(guider.model_options["transformer_options"]["wrappers"], ours=1)
         original = guider.model_options
         live = LiveRun(self, guider, sigmas)
         guider.model_options = comfy.patcher_extension.copy_nested_dicts(original)
