@@ -19,7 +19,7 @@ def demo_workflow(method: str | None = "StepCacheTeaCache", threshold: float | N
         threshold: of the cache node; None leaves the workflow's.
         **inputs: values for every input of that name in the workflow (steps, seed, width, text is the prompt, ...).
     """
-    workflow = json.loads((places.WORKFLOWS / "tiny_demo_api.json").read_text(encoding="utf-8"))
+    workflow = json.loads((places.WORKFLOWS / "api" / "tiny_demo.json").read_text(encoding="utf-8"))
     if method is None:
         workflow[SAMPLER_NODE]["inputs"]["model"] = workflow.pop(CACHE_NODE)["inputs"]["model"]
     else:
