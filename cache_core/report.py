@@ -6,10 +6,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from statistics import median
+from textwrap import wrap
 from typing import Any
 
 VERSION = 1
 """Of the dictionary made by `RunReport.as_dict`; rises when a field changes its meaning or goes away."""
+
+NODE_WIDTH = 36
+"""Characters that fit into a line on a node."""
 
 
 @dataclass
@@ -89,11 +93,14 @@ class RunReport:
         return dict(Counter(e.reason.split(" 0.")[0] for e in self.trace if not e.reused))
 
     def summary(self) -> str:
-        """The short text shown on the node."""
+        """The short text shown on the node, in lines that fit it."""
         text = f"{self.reused} of {self.evaluations} reused"
         if self.finished:
             text += f" · {self.speedup:.2f}x · {self.cache_bytes / 2**20:.1f} MiB"
-        return "\n".join([text, *self.messages])
+        lines = [text, *(f"{name}: {value}" for name, value in self.settings.items())]
+        for message in self.messages:
+            lines += wrap(message, NODE_WIDTH)
+        return "\n".join(lines)
 
     def log_line(self) -> str:
         """The one line written to the log at the end of a run."""

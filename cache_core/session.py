@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from .types import Decision, Run, Step, Streams
 
 SIGMA_RISE = 1e-4
 """Relative; a sigma that rises by more than this starts a new descent (restart samplers), with nothing to reuse."""
+
+log = logging.getLogger("stepcache")
 
 NO_STEP = Step(0.0, 0, 0.0)
 
@@ -110,14 +113,21 @@ class CacheSession:
         self.sigma = None
         self.report.finished = True
         self.report.seconds = time.perf_counter() - self.started
-        if self.listener:
-            self.listener(self.report)
+        self._tell()
 
     def _end_evaluation(self) -> None:
         if self.report.trace:
             self.report.trace[-1].seconds = time.perf_counter() - self._evaluation_started
+            self._tell()
+
+    def _tell(self) -> None:
+        """Show the report. A display that fails must not cost the picture, so it is heard no more and logged."""
+        try:
             if self.listener:
                 self.listener(self.report)
+        except Exception:
+            log.exception("StepCache: showing the report failed; sampling goes on")
+            self.listener = None
 
     # -- model calls --------------------------------------------------------------------------------------------------
 

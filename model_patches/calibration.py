@@ -48,7 +48,7 @@ def calibration_for(method: str, model: ModelPatcher) -> Calibration:
     for entry in table["entries"]:
         if entry["architecture"] == architecture and matches(entry.get("match", {}), facts):
             return _calibration(entry, entry["source"])
-    return _calibration(table["general"] | {"name": f"general rule for {architecture}"}, None)
+    return _calibration(table["general"] | {"name": "general rule (none published)"}, None)
 
 
 def matches(wanted: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:

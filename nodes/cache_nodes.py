@@ -47,10 +47,7 @@ class ThresholdCacheNode(io.ComfyNode):
             cls.method(used, calibration, **limits),
             NodeProgress(cls.hidden.unique_id),
             cache_device,
-            settings={"threshold": used, "calibration": calibration.name},
-            messages=()
-            if calibration.source
-            else (f"No figures are published for this model: {calibration.name} is used",),
+            settings={"threshold": used, "figures": calibration.name},
         )
         return io.NodeOutput(cached)
 

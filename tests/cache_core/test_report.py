@@ -23,7 +23,7 @@ def test_nothing_reused_is_no_speedup():
 
 
 def test_texts():
-    assert report().summary() == "2 of 4 reused · 1.50x · 1.0 MiB\nnote"
+    assert report().summary() == "2 of 4 reused · 1.50x · 1.0 MiB\nthreshold: 0.1\nnote"
     assert "2 of 4 evaluations computed, 2 reused" in report().log_line()
 
 

@@ -168,6 +168,16 @@ def test_the_listener_hears_of_every_evaluation_and_of_the_end():
     assert heard == [(1, False), (2, False), (3, False), (3, True)]
 
 
+def test_a_listener_that_fails_does_not_stop_the_run(caplog):
+    def fail(report):
+        raise RuntimeError("no page")
+
+    running = session(listener=fail)
+    evaluate(running, {"orders": [0]}, sigma=1.0)
+    running.end()
+    assert running.report.finished and "sampling goes on" in caplog.text
+
+
 def test_parts_are_copied_for_every_branch():
     method = first_block_cache(0.1)
     first, second = method.new_policy(), method.new_policy()
