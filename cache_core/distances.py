@@ -12,10 +12,13 @@ EPSILON = 1e-6
 
 
 def relative_l1(current: Tensor, reference: Tensor) -> Tensor:
-    """Sum of absolute differences over the sum of absolute reference values, in float32.
+    """Sum of absolute differences over the sum of absolute reference values, in float32; the largest of the batch.
+
+    The latents of a batch are reused together, so the one that changes most decides.
 
     Args:
-        current, reference: same shape, any dtype; `reference` may live on another device.
+        current, reference: same shape, (B, N, D) or more, or one vector for all; any dtype; `reference` may live on
+            another device.
 
     Returns:
         0-d float32 tensor on `current`'s device (nothing is read back to the host), dimensionless, >= 0.
@@ -23,8 +26,11 @@ def relative_l1(current: Tensor, reference: Tensor) -> Tensor:
     Source: the distance of TeaCache (arXiv 2411.19108) and First Block Cache (ParaAttention).
     """
     reference = reference.to(current.device, torch.float32, non_blocking=True)
-    change = (current.float() - reference).abs().sum()
-    return change / reference.abs().sum().clamp_min(EPSILON)
+    current = current.float()
+    if current.ndim < 3:
+        current, reference = current.flatten().unsqueeze(0), reference.flatten().unsqueeze(0)
+    change = (current - reference).abs().flatten(1).sum(1)  # (B,)
+    return (change / reference.abs().flatten(1).sum(1).clamp_min(EPSILON)).amax()
 
 
 def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:

@@ -19,8 +19,9 @@ OWN_TOOLS = ("demo", "serve", "bench")
 def main(tool: str, arguments: list[str]) -> int:
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() not in (FOLDER, FOLDER.parent)]
     load_devtools()
-    # A plain kill must run the `finally` blocks too, or a started server stays behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # A plain kill must run the `finally` blocks too, or a started server stays behind. As Ctrl-C, because pytest
+    # would take SystemExit for a failed test and go on.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if tool not in OWN_TOOLS:
         sys.argv = [tool, *arguments]
         runpy.run_module(tool, run_name="__main__", alter_sys=True)

@@ -12,7 +12,8 @@ from .server import running_server
 def main(arguments: list[str]) -> int:
     options = serve_parser().parse_args(arguments)
     print("Starting ComfyUI ...", flush=True)
-    with running_server(options.port, options.gpu) as address:
-        print(f"ComfyUI runs at http://{address} (log: {places.LOGS / 'server.log'}). Ctrl-C stops it.", flush=True)
+    log = places.LOGS / "serve.log"
+    with running_server(options.port, options.gpu, log) as address:
+        print(f"ComfyUI runs at http://{address} (log: {log}). Ctrl-C stops it.", flush=True)
         while True:
             time.sleep(3600)

@@ -1,119 +1,138 @@
-"""The real ComfyUI server with this pack in it, as a context manager."""
+"""The real ComfyUI server as a context manager, with this pack and the tiny model linked into it."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from . import places
-from .base_folder import make_base_folder, write_model_paths
 from .failure import Failure
 
-START_SECONDS = 180
-STOP_SECONDS = 10
+LINKS = {"stepcache": places.ROOT, "stepcache_tiny_model": places.ROOT / "tiny_model"}
 EXPECTED_NODES = ("StepCacheTeaCache", "StepCacheFirstBlockCache", "StepCacheTinyCLIP")
+START_SECONDS = 180
 HOST = "127.0.0.1"
 
 
-class ComfyServer:
-    """Started by `with`, answering when the block begins, gone when it ends.
+@contextmanager
+def running_server(port: int | None = None, gpu: bool = False, log: Path | None = None) -> Iterator[str]:
+    """Start ComfyUI and yield its address, "127.0.0.1:PORT"; stop it on the way out.
 
-    `port` None takes a free one. Without `keep_output`, pictures go to a temporary folder that ends with the server.
-    Entering raises Failure, with the end of the log, if the server dies or does not load the expected nodes.
+    Args:
+        port: a free one is chosen if None.
+        log: where the server's output goes; `.comfyui/logs/server.log` if None.
+
+    Raises:
+        Failure: the port is taken, the server does not start, or it could not import the pack.
     """
-
-    def __init__(self, *, port: int | None = None, gpu: bool = False, keep_output: bool = False, name: str = "server"):
-        self.port = port or free_port()
-        self.gpu = gpu
-        self.keep_output = keep_output
-        self.log = places.LOGS / f"{name}-{self.port}.log"
-        self._cleanup = contextlib.ExitStack()
-        self._process: subprocess.Popen | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://{HOST}:{self.port}"
-
-    def __enter__(self) -> ComfyServer:
-        try:
-            self._start()
-            self._wait_until_it_answers()
-            self._check_nodes()
-        except BaseException:
-            self._cleanup.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._cleanup.close()
-
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def _start(self) -> None:
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        output = self._cleanup.enter_context(self.log.open("w", encoding="utf-8"))
+    if port is not None and not is_free(port):
+        raise Failure(f"port {port} is in use. Choose another with --port, or stop what uses it.")
+    log = log or places.LOGS / "server.log"
+    address = f"{HOST}:{port or free_port()}"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
-            self._command(),
-            cwd=places.comfyui_folder(),
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C goes to us alone, and we stop the server in order
+            command(address, gpu), cwd=places.comfyui_folder(), stdout=output, stderr=subprocess.STDOUT
         )
-        self._process = process
-        self._cleanup.callback(_stop, process)
+    try:
+        wait_until_ready(process, address, log)
+        yield address
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
-    def _command(self) -> list[str]:
-        comfyui = places.comfyui_folder()
-        command = [sys.executable, str(comfyui / "main.py"), "--base-directory", str(make_base_folder())]
-        command += ["--port", str(self.port), "--listen", HOST, "--disable-auto-launch", "--disable-api-nodes"]
-        command += ["--database-url", "sqlite:///:memory:"]  # the default is a file inside ComfyUI's own folder
-        command += [] if self.gpu else ["--cpu", "--use-pytorch-cross-attention"]
-        if comfyui != places.OWN_COMFYUI:
-            command += ["--extra-model-paths-config", str(write_model_paths(comfyui))]
-        scratch = self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="stepcache-", ignore_cleanup_errors=True))
-        command += ["--temp-directory", scratch]
-        if not self.keep_output:
-            command += ["--output-directory", scratch]
-        return command
 
-    def _wait_until_it_answers(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            if not self.is_running():
-                raise Failure(f"ComfyUI stopped while starting. {self.log_end()}")
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"{self.url}/system_stats", timeout=5).close()
+def command(address: str, gpu: bool) -> list[str]:
+    """The command line of a server that writes only below `.comfyui/base`."""
+    prepare_base()
+    port = address.rpartition(":")[2]
+    options = ["--listen", HOST, "--port", port, "--base-directory", str(places.BASE), "--disable-auto-launch"]
+    options += ["--database-url", "sqlite:///:memory:"]  # by default a file in ComfyUI's own folder
+    options += ["--temp-directory", str(places.WORK / "temp" / port)]  # each server empties its own at the start
+    options += ["--disable-api-nodes", "--use-pytorch-cross-attention"] + ([] if gpu else ["--cpu"])
+    if places.comfyui_folder() != places.OWN_COMFYUI:
+        options += ["--extra-model-paths-config", str(extra_model_paths(places.comfyui_folder()))]
+    return [sys.executable, str(places.comfyui_folder() / "main.py"), *options]
+
+
+def prepare_base() -> None:
+    """Make the server's base folder, with links to the pack and to the tiny model."""
+    nodes = places.BASE / "custom_nodes"
+    nodes.mkdir(parents=True, exist_ok=True)
+    for name, target in LINKS.items():
+        link = nodes / name
+        if link.exists() and link.resolve() == target.resolve():
+            continue
+        if link.is_symlink() or link.is_file():
+            link.unlink()
+        try:
+            link.symlink_to(target, target_is_directory=True)
+        except OSError:  # Windows without the right to make symbolic links
+            junction_or_copy(link, target)
+
+
+def junction_or_copy(link: Path, target: Path) -> None:
+    if os.name == "nt" and subprocess.run(["cmd", "/c", "mklink", "/J", link, target], check=False).returncode == 0:
+        return
+    ignored = shutil.ignore_patterns(".*", "demo_output", "__pycache__")
+    shutil.copytree(target, link, ignore=ignored, dirs_exist_ok=True)
+
+
+def extra_model_paths(comfyui: Path) -> Path:
+    """A file that lets the server see the models of a person's own ComfyUI, every kind of folder it has."""
+    folders = [folder.name for folder in (comfyui / "models").iterdir() if folder.is_dir()]
+    entries = {"own": {"base_path": str(comfyui), **{name: f"models/{name}/" for name in folders}}}
+    file = places.BASE / "extra_model_paths.yaml"
+    file.write_text(json.dumps(entries, indent=1), encoding="utf-8")  # JSON is valid YAML
+    return file
+
+
+def wait_until_ready(process: subprocess.Popen, address: str, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise Failure(f"ComfyUI stopped while starting. Its last lines ({log}):\n{last_lines(log)}")
+        try:
+            missing = [node for node in EXPECTED_NODES if not node_info(address, node)]
+            if not missing:
                 return
-            time.sleep(0.1)
-        raise Failure(f"ComfyUI did not answer within {START_SECONDS} s. {self.log_end()}")
+            raise Failure(f"ComfyUI runs, but without {missing[0]}. Its log ({log}) says:\n{import_failure(log)}")
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise Failure(f"ComfyUI did not answer within {START_SECONDS} s. Its last lines ({log}):\n{last_lines(log)}")
 
-    def _check_nodes(self) -> None:
-        """Fail if the pack did not load. ComfyUI itself only logs that, and goes on without the pack."""
-        with urllib.request.urlopen(f"{self.url}/object_info", timeout=60) as answer:
-            known = json.load(answer)
-        missing = [node for node in EXPECTED_NODES if node not in known]
-        if missing:
-            raise Failure(f"ComfyUI started without {', '.join(missing)}. {self.log_end()}")
 
-    def log_end(self, lines: int = 25) -> str:
-        """The end of the server's log, from the first traceback on if there is one."""
-        text = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        start = next((number for number, line in enumerate(text) if line.startswith("Traceback")), len(text) - lines)
-        end = text[max(start, 0) :][:lines]
-        return f"From its log ({self.log}):\n" + "\n".join(f"  {line}" for line in end)
+def node_info(address: str, node: str) -> dict:
+    """Empty if the server does not know the node: a pack that fails to import is only logged by ComfyUI."""
+    with urllib.request.urlopen(f"http://{address}/object_info/{node}", timeout=5) as answer:
+        return json.load(answer)
+
+
+def last_lines(log: Path, count: int = 8) -> str:
+    with log.open(encoding="utf-8", errors="replace") as file:
+        return "".join(deque(file, count)).rstrip()
+
+
+def import_failure(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    marks = [
+        i for i, text in enumerate(lines) if "Traceback" in text or "IMPORT FAILED" in text or "Error while" in text
+    ]
+    return "\n".join(lines[marks[0] : marks[0] + 25]) if marks else last_lines(log)
 
 
 def free_port() -> int:
@@ -122,21 +141,11 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def port_is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
     with socket.socket() as probe:
-        if sys.platform != "win32":
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except OSError:
             return False
-        return True
-
-
-def _stop(process: subprocess.Popen) -> None:
-    process.terminate()
-    try:
-        process.wait(timeout=STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    return True

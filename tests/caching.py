@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from comfy.model_patcher import ModelPatcher
+
 from stepcache.cache_core.methods import first_block_cache, teacache
 from stepcache.cache_core.report import RunReport
 from stepcache.model_patches.install import apply_cache

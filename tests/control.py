@@ -29,4 +29,6 @@ def with_control(tiny: TinyModel, seed: int = 5) -> TinyModel:
     draw = drawer(seed)
     residuals = {place: [draw(1, *SHAPES[tiny.name]) for _ in range(2)] for place in ("input", "output")}
     [[text, values]] = tiny.positive
-    return replace(tiny, positive=[[text, values | {"control": Residuals(residuals), "control_apply_to_uncond": False}]])
+    return replace(
+        tiny, positive=[[text, values | {"control": Residuals(residuals), "control_apply_to_uncond": False}]]
+    )

@@ -1,4 +1,5 @@
 """Run ComfyUI's own sampler on a tiny model, and watch what it computes."""
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +32,9 @@ def run(patcher, tiny, steps=8, cfg=1.0, sampler="euler", scheduler="simple", se
         sigmas = comfy.samplers.calculate_sigmas(patcher.get_model_object("model_sampling"), scheduler, steps)
     if isinstance(sampler, str):
         sampler = comfy.samplers.sampler_object(sampler)
-    return comfy.sample.sample_custom(patcher, noise, cfg, sampler, torch.as_tensor(sigmas), positive, negative, latent, **options)
+    return comfy.sample.sample_custom(
+        patcher, noise, cfg, sampler, torch.as_tensor(sigmas), positive, negative, latent, **options
+    )
 
 
 @dataclass

@@ -1,4 +1,5 @@
 """The tiny models are fit for testing: real, deterministic, and every block matters."""
+
 import pytest
 import torch
 

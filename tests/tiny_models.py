@@ -6,6 +6,7 @@
 A recipe names the class in `comfy.supported_models`, the network's keyword arguments and what a
 conditioning must carry. To add an architecture, add an entry to RECIPES.
 """
+
 import math
 import zlib
 from collections.abc import Callable
@@ -106,7 +107,8 @@ RECIPES: dict[str, Recipe] = {
     "lumina2": Recipe("Lumina2", "NextDiT", ("layers",), LUMINA, latent=(16, 8, 8)),
     "z_image": Recipe(
         "ZImage", "NextDiT", ("layers",),
-        LUMINA | dict(dim=256, axes_dims=[32, 48, 48], rope_theta=256.0, z_image_modulation=True, time_scale=1000.0, pad_tokens_multiple=32),
+        LUMINA | dict(dim=256, axes_dims=[32, 48, 48], rope_theta=256.0, z_image_modulation=True, time_scale=1000.0,
+             pad_tokens_multiple=32),
         latent=(16, 8, 8),
     ),
     "hunyuan_video": Recipe(

@@ -1,4 +1,5 @@
 """The ComfyUI node of the tiny model."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -27,7 +28,7 @@ class LoadTinyCLIP(io.ComfyNode):
             display_name="Load Tiny CLIP (StepCache demo)",
             category="StepCache/demo",
             description="Text encoder of the tiny StepCache demo model. It knows a few words, such as "
-                        "'sunset sea boat sun clouds'; see the README of the tiny model for all of them.",
+            "'sunset sea boat sun clouds'; see the README of the tiny model for all of them.",
             inputs=[],
             outputs=[io.Clip.Output()],
         )

@@ -3,6 +3,7 @@
 The embedding table of the words is the transformer's own `txt_in` layer. Wrapped in ComfyUI's CLIP class,
 so the stock prompt nodes work on it.
 """
+
 from __future__ import annotations
 
 import logging
@@ -17,11 +18,11 @@ from torch import Tensor, nn
 
 from .vocabulary import Vocabulary
 
-PROMPT_TOKENS = 10             # always this many, so that prompt and negative prompt run as one batch
-TEXT_WIDTH = 64                # columns of the transformer's `txt_in`
+PROMPT_TOKENS = 10  # always this many, so that prompt and negative prompt run as one batch
+TEXT_WIDTH = 64  # columns of the transformer's `txt_in`
 PADDING_SLOT, NULL_SLOT = 0, 1
 
-Token = tuple[int, float]      # text slot, weight
+Token = tuple[int, float]  # text slot, weight
 
 
 class WordTokenizer:
@@ -30,16 +31,21 @@ class WordTokenizer:
     def __init__(self, vocabulary: Vocabulary, embedding_directory=None, tokenizer_data=None):
         self.vocabulary = vocabulary
 
-    def tokenize_with_weights(self, text: str, return_word_ids: bool = False, **options) -> dict[str, list[list[Token]]]:
-        weighted = [(word, weight) for part, weight in token_weights(text.lower(), 1.0)
-                    for word in re.findall(r"[^\W\d_]+", part)]
+    def tokenize_with_weights(
+        self, text: str, return_word_ids: bool = False, **options
+    ) -> dict[str, list[list[Token]]]:
+        weighted = [
+            (word, weight)
+            for part, weight in token_weights(text.lower(), 1.0)
+            for word in re.findall(r"[^\W\d_]+", part)
+        ]
         self._report_unknown([word for word, _ in weighted])
         chosen: dict[int, float] = {}
         for word, weight in weighted:
             slot = self.vocabulary.slot(word)
             if slot is not None:
                 chosen.setdefault(slot, weight)
-        tokens = [(NULL_SLOT, 1.0), *list(chosen.items())[:PROMPT_TOKENS - 1]]
+        tokens = [(NULL_SLOT, 1.0), *list(chosen.items())[: PROMPT_TOKENS - 1]]
         tokens += [(PADDING_SLOT, 1.0)] * (PROMPT_TOKENS - len(tokens))
         if return_word_ids:
             return {"words": [[(*token, position) for position, token in enumerate(tokens)]]}
@@ -48,8 +54,11 @@ class WordTokenizer:
     def _report_unknown(self, words: list[str]) -> None:
         unknown = self.vocabulary.unknown(words)
         if unknown:
-            logging.info("Tiny CLIP ignores %s. It knows: %s.",
-                         ", ".join(dict.fromkeys(unknown)), ", ".join(self.vocabulary.known))
+            logging.info(
+                "Tiny CLIP ignores %s. It knows: %s.",
+                ", ".join(dict.fromkeys(unknown)),
+                ", ".join(self.vocabulary.known),
+            )
 
     def state_dict(self) -> dict:
         return {}

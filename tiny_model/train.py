@@ -3,6 +3,7 @@
 Every stage can be stopped and started again; it continues from its checkpoint in the work folder. The same seed
 and schedule on the same machine type give the same weights up to rounding.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -10,7 +11,6 @@ import sys
 from pathlib import Path
 
 import torch
-
 from training.dataset import SceneData, load_dataset, make_dataset, save_dataset
 from training.decoder import DecoderTraining
 from training.export import export_decoder, export_transformer
@@ -18,7 +18,7 @@ from training.samples import PROMPTS, grid, sample, to_pictures
 from training.transformer import Schedule, TransformerTraining
 
 HERE = Path(__file__).resolve().parent
-FIRST_SCENE = 1_000_000        # scene numbers of seed 0; each seed has a million of its own
+FIRST_SCENE = 1_000_000  # scene numbers of seed 0; each seed has a million of its own
 
 
 def data_path(options: argparse.Namespace) -> Path:
@@ -58,8 +58,10 @@ def train_transformer(options: argparse.Namespace) -> None:
 def export(options: argparse.Namespace) -> None:
     data = load_dataset(data_path(options))
     options.weights.mkdir(parents=True, exist_ok=True)
-    for path in (export_transformer(resume_transformer(options, data), options.weights, options.seed),
-                 export_decoder(resume_decoder(options, data), options.weights, options.seed)):
+    for path in (
+        export_transformer(resume_transformer(options, data), options.weights, options.seed),
+        export_decoder(resume_decoder(options, data), options.weights, options.seed),
+    ):
         print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB")
 
 
@@ -70,8 +72,13 @@ def paint_samples(options: argparse.Namespace) -> None:
     print(f"{options.picture}: " + " | ".join(PROMPTS))
 
 
-STAGES = {"data": paint_data, "decoder": train_decoder, "transformer": train_transformer,
-          "export": export, "samples": paint_samples}
+STAGES = {
+    "data": paint_data,
+    "decoder": train_decoder,
+    "transformer": train_transformer,
+    "export": export,
+    "samples": paint_samples,
+}
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -84,8 +91,8 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--scenes", type=int, default=8000, help="painted scenes, each also used mirrored")
     parser.add_argument("--decoder-steps", type=int, default=1500)
     parser.add_argument("--small-steps", type=int, default=2200, help="transformer steps on small pictures only")
-    parser.add_argument("--large-steps", type=int, default=3500, help="transformer steps mostly on large pictures")
-    parser.add_argument("--decay-steps", type=int, default=1800, help="last steps, with falling learning rate")
+    parser.add_argument("--large-steps", type=int, default=2000, help="transformer steps mostly on large pictures")
+    parser.add_argument("--decay-steps", type=int, default=1300, help="last steps, with falling learning rate")
     parser.add_argument("--pixels", type=int, default=256, help="size of the sample pictures, a multiple of 16")
     parser.add_argument("--picture", type=Path, default=HERE / "samples.png", help="file for the sample pictures")
     options = parser.parse_args(arguments)

@@ -2,6 +2,7 @@
 
 The word list is stored in the metadata of the transformer file, so that words and weights cannot drift apart.
 """
+
 from __future__ import annotations
 
 import json
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-SPECIAL_SLOTS = 2              # padding and the null word, which no prompt can name
+SPECIAL_SLOTS = 2  # padding and the null word, which no prompt can name
 
 SYNONYMS = {
     "day": "daytime daylight noon afternoon midday",
@@ -31,7 +32,11 @@ SYNONYMS = {
     "cactus": "cacti cactuses saguaro",
     "snow": "snowy winter snowfall",
 }
-SILENT = frozenset("a an and at behind by few from in is it next of on or over picture some the there to under with".split())
+SILENT = frozenset(
+    word
+    for words in ("a an and at behind by few from in is it", "next of on or over picture some the there to under with")
+    for word in words.split()
+)
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,10 @@ class Vocabulary:
         with safe_open(path, framework="pt") as weights:
             metadata = weights.metadata() or {}
         if "words" not in metadata:
-            raise ValueError(f"{path} has no word list in its metadata; restore the file or export it again with "
-                             "'python train.py export'.")
+            raise ValueError(
+                f"{path} has no word list in its metadata; restore the file or export it again with "
+                "'python train.py export'."
+            )
         return cls(tuple(json.loads(metadata["words"])))
 
     @property

@@ -19,6 +19,12 @@ def test_relative_l1_is_accumulated_in_float32():
     assert relative_l1(reference * 2, reference).item() == pytest.approx(1.0)
 
 
+def test_the_latent_that_changes_most_decides_for_its_batch():
+    reference = torch.ones(3, 4, 2)
+    current = reference * torch.tensor([1.0, 1.5, 1.1]).view(3, 1, 1)
+    assert relative_l1(current, reference).item() == pytest.approx(0.5)
+
+
 def test_relative_l1_of_zeros_is_finite_and_of_nan_is_not():
     zeros = torch.zeros(3)
     assert relative_l1(zeros, zeros).item() == 0

@@ -6,7 +6,6 @@ one conditioning had been used for the other.
 
 import comfy.samplers
 import pytest
-import torch
 
 from ..caching import PERMISSIVE, cached
 from ..sampling import count_block_runs, run
@@ -43,7 +42,9 @@ def test_a_third_call_by_another_node_changes_nothing(tiny, method, tokens):
 
     def call_again(args):
         sigmas.append(float(args["sigma"][0]))
-        comfy.samplers.calc_cond_batch(args["model"], [args["uncond"]], args["input"], args["sigma"], args["model_options"])
+        comfy.samplers.calc_cond_batch(
+            args["model"], [args["uncond"]], args["input"], args["sigma"], args["model_options"]
+        )
         return args["denoised"]
 
     patcher.set_model_sampler_post_cfg_function(call_again)

@@ -6,7 +6,7 @@ Users saw size errors at the first reused step: the stored difference had been t
 import pytest
 import torch
 
-from ..caching import normal, cached, relative
+from ..caching import cached, normal, relative
 from ..sampling import count_block_runs, run
 from ..tiny_models import build, conditioning, drawer, shared
 
@@ -28,7 +28,10 @@ def test_the_extra_channels_count(model, narrow, batch, method):
     wide = cached(tiny.patcher, method, threshold)
 
     def sample(patcher, seed):
-        conds = {"positive": conditioning(tiny.name, 11, **image(seed)), "negative": conditioning(tiny.name, 12, **image(seed))}
+        conds = {
+            "positive": conditioning(tiny.name, 11, **image(seed)),
+            "negative": conditioning(tiny.name, 12, **image(seed)),
+        }
         return run(patcher, tiny, steps=10, cfg=4.0, batch=batch, **conds)
 
     with count_block_runs(tiny.patcher) as runs:

@@ -6,6 +6,7 @@ functions of the model, or of ComfyUI. (That importing changes nothing is tested
 
 import pytest
 import torch
+
 from stepcache.nodes.cache_nodes import NODES
 
 from ..caching import normally_cached

@@ -10,6 +10,7 @@ import comfy.samplers
 import pytest
 import torch
 from comfy_extras.nodes_easycache import EasyCacheNode, LazyCacheNode
+
 from stepcache.model_patches.architectures import ARCHITECTURES, UnsupportedModel
 from stepcache.model_patches.install import ConflictingCache
 

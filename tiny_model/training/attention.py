@@ -3,10 +3,11 @@
 The stock ways are slow there: pairwise rotation makes strided copies, and the backward pass of torch's
 fused attention is slower than the plain formula. Here the pair swap is a matrix product.
 """
+
 import torch
 from torch import Tensor
 
-ROPE_AXES = (16, 56, 56)       # head features given to (unused, row, column); fixed by ComfyUI
+ROPE_AXES = (16, 56, 56)  # head features given to (unused, row, column); fixed by ComfyUI
 ROPE_THETA = 10_000.0
 HEAD_WIDTH = sum(ROPE_AXES)
 
@@ -23,7 +24,7 @@ def rotary_table(rows: int, columns: int, text_tokens: int) -> tuple[Tensor, Ten
     for axis, features in enumerate(ROPE_AXES):
         frequencies = ROPE_THETA ** -(torch.arange(0, features, 2, dtype=torch.float64) / features)
         angles.append(positions[:, axis : axis + 1] * frequencies)
-    angles = torch.cat(angles, dim=1).repeat_interleave(2, dim=1)          # (L, HEAD_WIDTH)
+    angles = torch.cat(angles, dim=1).repeat_interleave(2, dim=1)  # (L, HEAD_WIDTH)
     return angles.cos().float(), angles.sin().float()
 
 
@@ -42,7 +43,7 @@ class NormaliseAndRotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx, features: Tensor, cosine: Tensor, sine: Tensor, swap: Tensor) -> Tensor:
         length = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
-        inverse = length.mul_(HEAD_WIDTH ** -0.5).add_(1e-6).reciprocal_()
+        inverse = length.mul_(HEAD_WIDTH**-0.5).add_(1e-6).reciprocal_()
         normalised = features * inverse
         ctx.save_for_backward(normalised, inverse, cosine, sine, swap)
         return torch.addcmul(normalised * cosine, normalised @ swap, sine)
@@ -51,7 +52,7 @@ class NormaliseAndRotate(torch.autograd.Function):
     def backward(ctx, gradient: Tensor):
         normalised, inverse, cosine, sine, swap = ctx.saved_tensors
         unrotated = (gradient * cosine).add_((gradient * sine) @ swap.T)
-        radial = (unrotated * normalised).mean(dim=-1, keepdim=True)       # the norm removes this part
+        radial = (unrotated * normalised).mean(dim=-1, keepdim=True)  # the norm removes this part
         return torch.addcmul(unrotated, normalised, radial, value=-1).mul_(inverse), None, None, None
 
 
@@ -66,5 +67,5 @@ class RotaryAttention:
         """Each (B, heads, L, HEAD_WIDTH), text tokens first -> (B, L, heads * HEAD_WIDTH)."""
         query = NormaliseAndRotate.apply(query, self.cosine, self.sine, self.swap)
         key = NormaliseAndRotate.apply(key, self.cosine, self.sine, self.swap)
-        scores = query @ key.transpose(-1, -2) * HEAD_WIDTH ** -0.5        # (B, heads, L, L)
+        scores = query @ key.transpose(-1, -2) * HEAD_WIDTH**-0.5  # (B, heads, L, L)
         return (scores.softmax(dim=-1).to(value.dtype) @ value).transpose(1, 2).flatten(2)

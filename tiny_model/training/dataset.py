@@ -1,4 +1,5 @@
 """Paint scenes, fit the latent space on them and keep everything that training reads in one folder."""
+
 from __future__ import annotations
 
 import os
@@ -14,10 +15,10 @@ from tqdm import tqdm
 from .latent import LinearLatent
 from .scenes import paint_scene, token_ids
 
-SIZES = (128, 256)             # picture sizes in pixels
-CANVAS = 512                   # painted at twice the largest size for smooth edges
-FIT_SCENES = 300               # scenes used for the principal components
-DECODER_SCENES = 1200          # scenes kept as pictures for the decoder
+SIZES = (128, 256)  # picture sizes in pixels
+CANVAS = 512  # painted at twice the largest size for smooth edges
+FIT_SCENES = 300  # scenes used for the principal components
+DECODER_SCENES = 1200  # scenes kept as pictures for the decoder
 CHUNK = 50
 
 
@@ -27,8 +28,8 @@ class SceneData:
 
     latent: LinearLatent
     latents: dict[int, Tensor]
-    tokens: Tensor                                                         # (scenes, PROMPT_TOKENS)
-    pictures: Tensor                                                       # (DECODER_SCENES, 3, 256, 256) uint8
+    tokens: Tensor  # (scenes, PROMPT_TOKENS)
+    pictures: Tensor  # (DECODER_SCENES, 3, 256, 256) uint8
 
 
 def render(number: int) -> tuple[dict[int, numpy.ndarray], list[int]]:
@@ -63,13 +64,18 @@ def make_dataset(first_scene: int, scenes: int) -> SceneData:
                 for size in SIZES:
                     latents[size].append(encode_with_mirror(latent, as_floats([p[size] for p in waiting])))
                 waiting = []
-    return SceneData(latent, {size: torch.cat(parts) for size, parts in latents.items()},
-                     torch.tensor(tokens), torch.from_numpy(numpy.stack(kept)))
+    return SceneData(
+        latent,
+        {size: torch.cat(parts) for size, parts in latents.items()},
+        torch.tensor(tokens),
+        torch.from_numpy(numpy.stack(kept)),
+    )
 
 
 def save_dataset(data: SceneData, path: Path) -> None:
-    torch.save({"latent": data.latent.state(), "latents": data.latents, "tokens": data.tokens,
-                "pictures": data.pictures}, path)
+    torch.save(
+        {"latent": data.latent.state(), "latents": data.latents, "tokens": data.tokens, "pictures": data.pictures}, path
+    )
 
 
 def load_dataset(path: Path) -> SceneData:

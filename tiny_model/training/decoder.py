@@ -3,6 +3,7 @@
 The layout and the parameter names are those of TAESD by Ollin Boer Bohan
 (https://github.com/madebyollin/taesd, MIT), which ComfyUI loads as a VAE.
 """
+
 from __future__ import annotations
 
 import copy
@@ -17,11 +18,11 @@ from .dataset import SceneData
 from .latent import BLOCK, CHANNELS, LinearLatent
 
 WIDTH = 64
-INPUT_SCALE = 0.5              # TAESD squashes its input beyond +-3; halved latents stay clear of that
+INPUT_SCALE = 0.5  # TAESD squashes its input beyond +-3; halved latents stay clear of that
 COLOURS = 3
-PASSED_ON = COLOURS + 2 * CHANNELS     # feature channels that carry block colour and latent at the start
-HELD_OUT = 40                  # last pictures, for the reported quality only
-CROP = 16                      # side of a training crop in latent blocks
+PASSED_ON = COLOURS + 2 * CHANNELS  # feature channels that carry block colour and latent at the start
+HELD_OUT = 40  # last pictures, for the reported quality only
+CROP = 16  # side of a training crop in latent blocks
 
 
 class Squash(nn.Module):
@@ -44,9 +45,10 @@ def conv(inputs: int = WIDTH, outputs: int = WIDTH, bias: bool = True) -> nn.Con
 
 def make_decoder(latent: LinearLatent) -> nn.Sequential:
     """Halved latents (B, 16, h, w) -> pictures (B, 3, 8 h, 8 w) in 0..1."""
-    doubling = [[*(ResidualBlock() for _ in range(3)), nn.Upsample(scale_factor=2), conv(bias=False)]
-                for _ in range(3)]
-    decoder = nn.Sequential(Squash(), conv(CHANNELS), nn.ReLU(), *sum(doubling, []), ResidualBlock(), conv(outputs=COLOURS))
+    doubling = [[*(ResidualBlock() for _ in range(3)), nn.Upsample(scale_factor=2), conv(bias=False)] for _ in range(3)]
+    decoder = nn.Sequential(
+        Squash(), conv(CHANNELS), nn.ReLU(), *sum(doubling, []), ResidualBlock(), conv(outputs=COLOURS)
+    )
     start_as_smooth_colours(decoder, latent)
     return decoder.to(memory_format=torch.channels_last)
 
@@ -116,7 +118,7 @@ class DecoderTraining:
             top, left = (BLOCK * torch.randint(rows, (2,))).tolist()
             pictures = pictures[..., top : top + BLOCK * CROP, left : left + BLOCK * CROP]
         latents = self.latent.encode(pictures)
-        strength = 0.12 * torch.rand(len(chosen), 1, 1, 1)                 # the transformer is not exact either
+        strength = 0.12 * torch.rand(len(chosen), 1, 1, 1)  # the transformer is not exact either
         return (latents + strength * torch.randn_like(latents)) * INPUT_SCALE, pictures
 
     def visible(self, picture: Tensor) -> Tensor:
@@ -149,8 +151,13 @@ class DecoderTraining:
         return -10 * error.square().mean().log10().item()
 
     def state(self) -> dict:
-        return {"model": self.model.state_dict(), "average": self.average.state_dict(),
-                "optimiser": self.optimiser.state_dict(), "random": torch.get_rng_state(), "step": self.step}
+        return {
+            "model": self.model.state_dict(),
+            "average": self.average.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "random": torch.get_rng_state(),
+            "step": self.step,
+        }
 
     def save(self, path: Path) -> None:
         """Write to a second file first, so that an interruption cannot spoil the checkpoint."""

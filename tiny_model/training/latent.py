@@ -5,6 +5,7 @@ principal components. Component i is scaled to a standard deviation of eigenvalu
 between raw and white, so that coarse structure still dominates as it does in trained VAEs. A fixed random
 rotation then spreads the components evenly over the channels.
 """
+
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
@@ -39,18 +40,22 @@ class LinearLatent:
     @classmethod
     def fit(cls, pictures: Tensor, seed: int) -> LinearLatent:
         """Principal components of the blocks of `pictures` (B, 3, H, W) in 0..1."""
-        blocks = to_blocks(pictures).permute(0, 2, 3, 1).flatten(0, 2)     # (blocks, 192)
+        blocks = to_blocks(pictures).permute(0, 2, 3, 1).flatten(0, 2)  # (blocks, 192)
         mean = blocks.mean(dim=0)
         centred = blocks - mean
         variances, directions = torch.linalg.eigh(centred.T @ centred / len(blocks))
         largest = variances.flip(0)[:CHANNELS]
-        directions = directions.flip(1)[:, :CHANNELS]                      # (192, 16)
+        directions = directions.flip(1)[:, :CHANNELS]  # (192, 16)
         generator = torch.Generator().manual_seed(seed)
         rotation, _ = torch.linalg.qr(torch.randn(CHANNELS, CHANNELS, generator=generator))
-        scale = largest ** 0.25 * (largest ** 0.5).mean().rsqrt()          # (16,), standard deviations
-        gain = scale / largest ** 0.5
-        return cls(encoder=rotation @ (directions * gain).T, decoder=(directions / gain) @ rotation.T,
-                   mean=mean, kept_variance=(largest.sum() / variances.sum()).item())
+        scale = largest**0.25 * (largest**0.5).mean().rsqrt()  # (16,), standard deviations
+        gain = scale / largest**0.5
+        return cls(
+            encoder=rotation @ (directions * gain).T,
+            decoder=(directions / gain) @ rotation.T,
+            mean=mean,
+            kept_variance=(largest.sum() / variances.sum()).item(),
+        )
 
     def encode(self, pictures: Tensor) -> Tensor:
         """(B, 3, H, W) in 0..1 -> (B, 16, H / 8, W / 8)."""

@@ -8,6 +8,7 @@ blocks add in place, which autograd does not allow.
 Shape letters: B pictures, C latent channels, H and W latent rows and columns, N image tokens
 (one token is a 2x2 patch of the latent), T text tokens, L = T + N, D hidden width, V vocabulary slots.
 """
+
 import math
 
 import torch
@@ -22,7 +23,7 @@ HEADS = 1
 HIDDEN = HEADS * HEAD_WIDTH
 DOUBLE_BLOCKS = 2
 SINGLE_BLOCKS = 12
-VOCABULARY_SLOTS = 64          # width of the one-hot text tokens; more than the words in use
+VOCABULARY_SLOTS = 64  # width of the one-hot text tokens; more than the words in use
 MLP_RATIO = 4
 TIME_FREQUENCIES = 128
 
@@ -78,7 +79,7 @@ class TimeEmbedder(nn.Module):
         self.out_layer = nn.Linear(HIDDEN, HIDDEN)
 
     def forward(self, time: Tensor) -> Tensor:
-        return self.out_layer(F.silu(self.in_layer(sinusoids(time))))      # (B, D)
+        return self.out_layer(F.silu(self.in_layer(sinusoids(time))))  # (B, D)
 
 
 class StreamAttention(nn.Module):
@@ -105,18 +106,19 @@ class DoubleBlock(nn.Module):
         self.img_attn, self.txt_attn = StreamAttention(), StreamAttention()
         self.img_mlp, self.txt_mlp = feed_forward(), feed_forward()
 
-    def forward(self, image: Tensor, text: Tensor, time_embedding: Tensor,
-                attention: RotaryAttention) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, image: Tensor, text: Tensor, time_embedding: Tensor, attention: RotaryAttention
+    ) -> tuple[Tensor, Tensor]:
         image_mod, text_mod = self.img_mod(time_embedding), self.txt_mod(time_embedding)
-        of_image = self.img_attn.qkv(modulate(image, *image_mod[:2]))      # (B, N, 3 D)
-        of_text = self.txt_attn.qkv(modulate(text, *text_mod[:2]))         # (B, T, 3 D)
+        of_image = self.img_attn.qkv(modulate(image, *image_mod[:2]))  # (B, N, 3 D)
+        of_text = self.txt_attn.qkv(modulate(text, *text_mod[:2]))  # (B, T, 3 D)
         mixed = attention(*split_heads(torch.cat((of_text, of_image), dim=1)))
         text_part, image_part = mixed.split((text.shape[1], image.shape[1]), dim=1)
         image = image + self.img_attn.proj(image_part) * image_mod[2]
         image = image + self.img_mlp(modulate(image, *image_mod[3:5])) * image_mod[5]
         text = text + self.txt_attn.proj(text_part) * text_mod[2]
         text = text + self.txt_mlp(modulate(text, *text_mod[3:5])) * text_mod[5]
-        return image, text                                                 # (B, N, D), (B, T, D)
+        return image, text  # (B, N, D), (B, T, D)
 
 
 class SingleBlock(nn.Module):
@@ -133,9 +135,9 @@ class SingleBlock(nn.Module):
     def forward(self, tokens: Tensor, time_embedding: Tensor, attention: RotaryAttention) -> Tensor:
         shift, scale, gate = self.modulation(time_embedding)
         packed, inner = self.linear1(modulate(tokens, shift, scale)).split(self.widths, dim=-1)
-        mixed = attention(*split_heads(packed))                            # (B, L, D)
+        mixed = attention(*split_heads(packed))  # (B, L, D)
         joined = torch.cat((mixed, F.gelu(inner, approximate="tanh")), dim=-1)
-        return tokens + self.linear2(joined) * gate                        # (B, L, D)
+        return tokens + self.linear2(joined) * gate  # (B, L, D)
 
 
 class LastLayer(nn.Module):
@@ -186,16 +188,16 @@ class TinyFlux(nn.Module):
     def forward(self, latent: Tensor, time: Tensor, text: Tensor) -> Tensor:
         """latent (B, C, H, W), time (B,) in 0..1 with 1 = pure noise, text (B, T, V) -> (B, C, H, W)."""
         rows, columns = latent.shape[2] // PATCH, latent.shape[3] // PATCH
-        image = self.img_in(to_patches(latent))                            # (B, N, D)
-        text = self.txt_in(text)                                           # (B, T, D)
-        time_embedding = self.time_in(time)                                # (B, D)
+        image = self.img_in(to_patches(latent))  # (B, N, D)
+        text = self.txt_in(text)  # (B, T, D)
+        time_embedding = self.time_in(time)  # (B, D)
         attention = self._attention(rows, columns, text.shape[1], image.dtype)
         for block in self.double_blocks:
             image, text = block(image, text, time_embedding, attention)
-        tokens = torch.cat((text, image), dim=1)                           # (B, L, D)
+        tokens = torch.cat((text, image), dim=1)  # (B, L, D)
         for block in self.single_blocks:
             tokens = block(tokens, time_embedding, attention)
-        velocity = self.final_layer(tokens[:, text.shape[1]:], time_embedding)
+        velocity = self.final_layer(tokens[:, text.shape[1] :], time_embedding)
         return from_patches(velocity, rows, columns)
 
 

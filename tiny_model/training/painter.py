@@ -3,6 +3,7 @@
 Coordinates run from (0, 0) top left to (1, 1) bottom right, so one scene can be painted at any size.
 Colours are RGB triples of floats in 0..1.
 """
+
 from __future__ import annotations
 
 import math
@@ -15,7 +16,7 @@ Colour = tuple[float, float, float]
 Point = tuple[float, float]
 
 WHITE: Colour = (1.0, 1.0, 1.0)
-SKY_RASTER = 64                # soft gradients are computed at this size and enlarged
+SKY_RASTER = 64  # soft gradients are computed at this size and enlarged
 
 
 def mix(first: Colour, second: Colour, share: float) -> Colour:
@@ -38,8 +39,10 @@ def crescent(centre: Point, radius: float, width: float, tilt: float, points: in
     outer = [(math.cos(a), math.sin(a)) for a in angles]
     inner = [((1 - width) * math.cos(a), math.sin(a)) for a in reversed(angles)]
     cosine, sine = math.cos(tilt), math.sin(tilt)
-    return [(centre[0] + radius * (x * cosine - y * sine), centre[1] + radius * (x * sine + y * cosine))
-            for x, y in outer + inner]
+    return [
+        (centre[0] + radius * (x * cosine - y * sine), centre[1] + radius * (x * sine + y * cosine))
+        for x, y in outer + inner
+    ]
 
 
 class Painter:

@@ -1,4 +1,5 @@
 """Train the transformer: rectified flow (arXiv 2209.03003) on the latents of the painted scenes."""
+
 from __future__ import annotations
 
 import copy
@@ -22,7 +23,7 @@ class Schedule:
     small_steps: int
     large_steps: int
     decay_steps: int
-    small_every: int = 4           # in the second part every n-th step is still a small one
+    small_every: int = 4  # in the second part every n-th step is still a small one
     small_batch: int = 32
     large_batch: int = 8
     peak_rate: float = 2e-3
@@ -51,8 +52,10 @@ def make_optimisers(model: nn.Module) -> list[torch.optim.Optimizer]:
             continue
         inside = "_blocks." in name and parameter.ndim == 2 and "mod" not in name
         (matrices if inside else others).append(parameter)
-    return [torch.optim.Muon(matrices, momentum=0.95, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
-            torch.optim.AdamW(others, betas=(0.9, 0.97), weight_decay=0.0)]
+    return [
+        torch.optim.Muon(matrices, momentum=0.95, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, betas=(0.9, 0.97), weight_decay=0.0),
+    ]
 
 
 def random_times(count: int, size: int) -> Tensor:
@@ -65,7 +68,7 @@ def random_times(count: int, size: int) -> Tensor:
 def drop_words(tokens: Tensor) -> Tensor:
     """Blank whole prompts (for classifier-free guidance) and single words (for short prompts). (B, T) -> (B, T)."""
     dropped = (torch.rand(len(tokens), 1) < 0.12) | (torch.rand(tokens.shape) < 0.08)
-    dropped[:, 0] = False                                                  # the null word stays
+    dropped[:, 0] = False  # the null word stays
     return tokens.masked_fill(dropped, WORDS.index(PADDING))
 
 
@@ -90,13 +93,18 @@ class TransformerTraining:
         self.average = copy.deepcopy(self.model).requires_grad_(False)
         self.optimisers = make_optimisers(self.model)
         self.step = 0
-        self.losses: dict[int, float] = {}                                 # running mean by picture size
+        self.losses: dict[int, float] = {}  # running mean by picture size
 
     def state(self) -> dict:
-        return {"model": self.model.state_dict(), "average": self.average.state_dict(),
-                "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
-                "random": torch.get_rng_state(), "step": self.step, "losses": self.losses,
-                "schedule": asdict(self.schedule)}
+        return {
+            "model": self.model.state_dict(),
+            "average": self.average.state_dict(),
+            "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
+            "random": torch.get_rng_state(),
+            "step": self.step,
+            "losses": self.losses,
+            "schedule": asdict(self.schedule),
+        }
 
     def save(self, path: Path) -> None:
         """Write to a second file first, so that an interruption cannot spoil the checkpoint."""

@@ -1,0 +1,268 @@
+"""The cache together with other nodes that reach into a model call."""
+
+import comfy.hooks
+import comfy.samplers
+import pytest
+import torch
+from comfy_extras.nodes_context_windows import ContextWindowsManualNode
+from comfy_extras.nodes_custom_sampler import Guider_DualModel
+from comfy_extras.nodes_slg import SkipLayerGuidanceDiT
+
+from stepcache.cache_core.method import Boundary
+from stepcache.model_patches.install import apply_cache
+
+from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, cached, normally_cached
+from ..control import with_control
+from ..sampling import count_block_runs, run
+from ..tiny_models import build, conditioning, drawer, shared
+
+every_method = pytest.mark.parametrize("method", METHODS)
+
+
+def assert_exact_when_nothing_is_reused(patcher, tiny, method, **settings):
+    plain = run(patcher, tiny, steps=6, **settings)
+    assert torch.equal(run(cached(patcher, method, IMPOSSIBLE).patcher, tiny, steps=6, **settings), plain)
+    return plain
+
+
+# -- several calls of the same conditioning in an evaluation ----------------------------------------------------------
+
+
+@pytest.fixture
+def windowed():
+    """A video of 8 frames seen through windows of 4, two of them overlapped by 2."""
+    tiny = shared("wan_t2v")
+    patcher = ContextWindowsManualNode.execute(
+        tiny.patcher, context_length=4, context_overlap=2, context_schedule="standard_static", context_stride=1,
+        closed_loop=False, fuse_method="pyramid", dim=2, freenoise=False,
+    ).result[0]  # fmt: skip
+    return patcher, tiny, torch.zeros(1, 16, 8, 8, 8)
+
+
+@every_method
+@pytest.mark.parametrize("cfg", [1.0, 4.0])
+def test_context_windows(windowed, method, cfg):
+    patcher, tiny, latent = windowed
+    plain = assert_exact_when_nothing_is_reused(patcher, tiny, method, latent=latent, cfg=cfg)
+    assert not torch.allclose(plain, run(tiny.patcher, tiny, steps=6, latent=latent, cfg=cfg), atol=1e-3)
+    permissive = cached(patcher, method, PERMISSIVE)
+    with count_block_runs(patcher) as runs:
+        out = run(permissive.patcher, tiny, steps=6, latent=latent, cfg=cfg)
+    assert torch.isfinite(out).all()
+    calls = permissive.report.trace[0].computed_calls
+    assert calls == 3 and runs.count == calls * permissive.report.computed
+    assert [evaluation.reused_calls for evaluation in permissive.report.trace] == [0, 3, 3, 3, 3, 0]
+
+
+@every_method
+def test_windows_do_not_share_what_they_keep(windowed, method):
+    """Evaluate each sigma twice on the same x: another window's residual would change the second result."""
+    patcher, tiny, latent = windowed
+    pairs = []
+    model = cached(patcher, method, 1e-6)
+    run(model.patcher, tiny, steps=4, latent=latent, sampler=comfy.samplers.KSAMPLER(twice, {"pairs": pairs}))
+    assert model.report.reused == 3
+    for first, second in pairs:
+        assert (second - first).abs().max() <= 1e-6 * first.abs().max()
+
+
+@torch.no_grad()
+def twice(model, x, sigmas, extra_args=None, callback=None, disable=None, pairs=None):
+    for sigma, following in zip(sigmas[:-1], sigmas[1:], strict=True):
+        sigma_in = sigma * x.new_ones(x.shape[0])
+        first, second = (model(x, sigma_in, **extra_args) for _ in range(2))
+        pairs.append((first, second))
+        x = x + (x - first) / sigma * (following - sigma)
+    return x
+
+
+@every_method
+@pytest.mark.parametrize("tokens", [7, 50])
+def test_area_conditioning(method, tokens):
+    """The area and the whole picture have other sizes; ComfyUI gives positive and negative of an area one uuid."""
+    tiny = shared("flux_dev")
+    area = conditioning(tiny.name, 13, tokens=tokens, area=(4, 4, 2, 2), strength=1.0, set_area_to_bounds=False)
+    settings = dict(positive=tiny.positive + area, cfg=4.0)
+    plain = assert_exact_when_nothing_is_reused(tiny.patcher, tiny, method, **settings)
+    assert not torch.allclose(plain, run(tiny.patcher, tiny, steps=6, cfg=4.0), atol=1e-3)
+    pairs = []
+    model = cached(tiny.patcher, method, 1e-6)
+    run(model.patcher, tiny, steps=4, sampler=comfy.samplers.KSAMPLER(twice, {"pairs": pairs}), **settings)
+    assert model.report.reused == 3
+    for first, second in pairs:
+        assert (second - first).abs().max() <= 1e-6 * first.abs().max()
+
+
+@every_method
+@pytest.mark.parametrize("layers", [("1", ""), ("", "0, 1"), ("0", "2")], ids=["double", "single", "ends"])
+def test_skip_layer_guidance(method, layers):
+    """The perturbed call has the same conditioning and sigma as the plain one, and blocks that do not run."""
+    tiny = shared("flux_dev")
+    double, single = layers
+    patcher = SkipLayerGuidanceDiT.execute(
+        tiny.patcher, scale=3.0, start_percent=0.0, end_percent=1.0, double_layers=double, single_layers=single
+    ).result[0]
+    plain = assert_exact_when_nothing_is_reused(patcher, tiny, method, cfg=4.0)
+    assert not torch.allclose(plain, run(tiny.patcher, tiny, steps=6, cfg=4.0), atol=1e-3)
+    permissive = cached(patcher, method, PERMISSIVE)
+    assert torch.isfinite(run(permissive.patcher, tiny, steps=6, cfg=4.0)).all()
+    assert all(evaluation.computed_calls >= 1 for evaluation in permissive.report.trace)  # the perturbed one
+    assert [evaluation.reused_calls for evaluation in permissive.report.trace] == [0, 1, 1, 1, 1, 0]
+
+
+@every_method
+def test_positives_that_change_half_way(method):
+    """Two positives, each active for a part: the second has nothing stored when it begins."""
+    tiny = shared("flux_dev")
+    first = conditioning(tiny.name, 11, start_percent=0.0, end_percent=0.5)
+    second = conditioning(tiny.name, 13, start_percent=0.5, end_percent=1.0)
+    assert_exact_when_nothing_is_reused(tiny.patcher, tiny, method, positive=first + second)
+    permissive = cached(tiny.patcher, method, PERMISSIVE)
+    assert torch.isfinite(run(permissive.patcher, tiny, steps=10, positive=first + second)).all()
+    assert permissive.report.computed >= 3  # first, last, and where the second positive begins
+    assert any("nothing stored" in evaluation.reason for evaluation in permissive.report.trace)
+
+
+# -- what a stored result depends on ----------------------------------------------------------------------------------
+
+
+@every_method
+def test_control_that_begins_half_way_is_not_answered_from_before(method):
+    tiny = shared("flux_dev")
+    controlled = with_control(tiny)
+    [[_, values]] = controlled.positive
+    always = values["control"].get_control
+
+    def from_half_way(x_noisy, t, *args):
+        return always(x_noisy, t, *args) if float(t.flatten()[0]) < 0.75 else None
+
+    values["control"].get_control = from_half_way
+    assert_exact_when_nothing_is_reused(tiny.patcher, controlled, method)
+    permissive = cached(tiny.patcher, method, PERMISSIVE)
+    run(permissive.patcher, controlled, steps=10)
+    assert_computed_anew_in_the_middle(permissive.report)
+
+
+@every_method
+def test_a_lora_whose_strength_changes_half_way_is_not_answered_from_before(method):
+    tiny = build("flux_dev")
+    layer = "diffusion_model.single_blocks.2.linear2"
+    draw = drawer(9)
+    weights = {f"{layer}.lora_up.weight": draw(64, 2), f"{layer}.lora_down.weight": draw(2, 192)}
+    hooks = comfy.hooks.create_hook_lora(weights, 1.0, 0.0)
+    keyframes = comfy.hooks.HookKeyframeGroup()
+    for strength, start in ((0.0, 0.0), (0.5, 0.5)):
+        keyframes.add(comfy.hooks.HookKeyframe(strength=strength, start_percent=start, guarantee_steps=1))
+    hooks.set_keyframes_on_hooks(keyframes)
+    hooked = dict(positive=conditioning("flux_dev", 11, hooks=hooks))
+    tiny.patcher.register_all_hook_patches(hooks, comfy.hooks.create_target_dict(comfy.hooks.EnumWeightTarget.Model))
+    plain = assert_exact_when_nothing_is_reused(tiny.patcher, tiny, method, **hooked)
+    assert not torch.allclose(plain, run(tiny.patcher, tiny, steps=6), atol=1e-3)
+    permissive = cached(tiny.patcher, method, PERMISSIVE)
+    run(permissive.patcher, tiny, steps=10, **hooked)
+    assert_computed_anew_in_the_middle(permissive.report)
+
+
+def assert_computed_anew_in_the_middle(report):
+    actions = [evaluation.action for evaluation in report.trace]
+    computed = [index for index, action in enumerate(actions) if action == "computed"]
+    assert len(computed) == 3 and computed[0] == 0 and 3 <= computed[1] <= 7 and computed[2] == 9
+
+
+# -- blocks that other nodes replace ----------------------------------------------------------------------------------
+
+
+@every_method
+@pytest.mark.parametrize("place", [("double_block", 0), ("double_block", 1), ("single_block", 0), ("single_block", 2)])
+def test_a_replacement_that_skips_its_block_gives_the_uncached_picture(method, place):
+    """Whatever takes the place of a block may return anything: such a call is computed, and the report says so."""
+    tiny = shared("flux_dev")
+    patcher = tiny.patcher.clone()
+    patcher.set_model_patch_replace(bent, "dit", *place)
+    plain = run(patcher, tiny, steps=10)
+    assert not torch.allclose(plain, run(tiny.patcher, tiny, steps=10), atol=1e-3)
+    permissive = cached(patcher, method, PERMISSIVE)
+    out = run(permissive.patcher, tiny, steps=10)
+    assert torch.equal(out, plain)
+    assert permissive.report.reused == 0
+    assert all("a block did not run" in evaluation.reason for evaluation in permissive.report.trace)
+
+
+def bent(args, extra):
+    """Half of what came in; the original block is not called."""
+    return {name: args[name] * 0.5 for name in ("img", "txt") if name in args}
+
+
+@every_method
+def test_a_replacement_that_comes_and_goes_gives_the_uncached_picture(method):
+    tiny = shared("flux_dev")
+    patcher = tiny.patcher.clone()
+    evaluations = []
+
+    def sometimes(args, extra):
+        evaluations.append(True)
+        return bent(args, extra) if len(evaluations) % 2 else extra["original_block"](args)
+
+    patcher.set_model_patch_replace(sometimes, "dit", "single_block", 1)
+    plain = run(patcher, tiny, steps=10)
+    evaluations.clear()
+    out = run(cached(patcher, method, IMPOSSIBLE).patcher, tiny, steps=10)
+    assert torch.equal(out, plain)
+    evaluations.clear()
+    assert torch.isfinite(run(cached(patcher, method, PERMISSIVE).patcher, tiny, steps=10)).all()
+
+
+# -- models that are not as expected ----------------------------------------------------------------------------------
+
+
+@every_method
+def test_too_few_blocks_are_refused_with_the_cure(method):
+    tiny = build("wan_t2v")
+    settings = METHODS[method](PERMISSIVE)
+    blocks = len(tiny.patcher.model.diffusion_model.blocks)
+    greedy = type(settings)(
+        "greedy", settings.probe, settings.policy, settings.predictor, Boundary(head=blocks - 1, tail=1)
+    )
+    with pytest.raises(ValueError, match=f"always computes {blocks} blocks.*nothing is left to skip.*Choose"):
+        apply_cache(tiny.patcher, greedy)
+
+
+@every_method
+def test_a_second_model_of_unknown_class_computes_and_the_report_says_so(method):
+    tiny, second = shared("flux_dev"), build("flux_dev", seed=1).patcher
+    model = normally_cached(tiny, method)
+    with count_block_runs(second) as runs:
+        rename(second.model.diffusion_model, "UnheardFlux")
+        out = guided(tiny, model.patcher, second)
+    plain = guided(tiny, tiny.patcher, second)
+    assert torch.isfinite(out).all() and not torch.equal(out, plain)
+    assert runs.count == 10 and 0 < sum(evaluation.reused_calls for evaluation in model.report.trace) < 10
+    assert any("UnheardFlux" in message and "Supported" in message for message in model.report.messages)
+    exact = cached(tiny.patcher, method, IMPOSSIBLE)
+    assert torch.equal(guided(tiny, exact.patcher, second), plain)
+
+
+@every_method
+def test_a_second_model_of_a_known_class_has_its_own_cache(method):
+    tiny, second = shared("flux_dev"), build("flux_dev", seed=1).patcher
+    exact = cached(tiny.patcher, method, IMPOSSIBLE)
+    assert torch.equal(guided(tiny, exact.patcher, second), guided(tiny, tiny.patcher, second))
+    permissive = cached(tiny.patcher, method, PERMISSIVE)
+    with count_block_runs(second) as runs:
+        assert torch.isfinite(guided(tiny, permissive.patcher, second)).all()
+    assert runs.count == permissive.report.computed == 2
+
+
+def rename(network, name):
+    """Give the network a class of another name."""
+    network.__class__ = type(name, (type(network),), {})
+
+
+def guided(tiny, patcher, second):
+    """Sample with the positive on one model and the negative on another."""
+    guider = Guider_DualModel(patcher, second)
+    guider.set_conds(tiny.positive, tiny.negative)
+    guider.set_cfg(4.0)
+    sigmas = comfy.samplers.calculate_sigmas(patcher.get_model_object("model_sampling"), "simple", 10)
+    noise = drawer(3)(*tiny.latent.shape)
+    return guider.sample(noise, tiny.latent, comfy.samplers.sampler_object("euler"), sigmas, disable_pbar=True, seed=1)

@@ -1,0 +1,97 @@
+"""The nodes as workflows see them: inputs, their order and checks, and what they do to the model."""
+
+import math
+
+import pytest
+import torch
+
+from stepcache.model_patches.architectures import UnsupportedModel
+from stepcache.nodes.cache_nodes import NODES, FirstBlockCache, TeaCache
+from stepcache.nodes.inputs import check_settings
+
+from ..sampling import count_block_runs, run
+from ..tiny_models import build_unet, shared
+
+INPUTS = ["model", "threshold", "start_percent", "end_percent", "max_consecutive", "cache_device"]
+DEFAULTS = dict(threshold=-1.0, start_percent=0.0, end_percent=1.0, max_consecutive=0, cache_device="auto")
+
+every_node = pytest.mark.parametrize("node", NODES)
+
+
+def executed(node, model, **changed):
+    """What the node makes of the model when ComfyUI runs it, with nobody connected."""
+    prepared = node.PREPARE_CLASS_CLONE(None)
+    return prepared.execute(model, **(DEFAULTS | changed)).result[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (dict(threshold=math.nan), "threshold is nan.*-1 .*0 "),
+        (dict(threshold=math.inf), "threshold is inf.*-1 .*0 "),
+        (dict(threshold=-math.inf), "threshold is -inf"),
+        (dict(threshold=-0.5), "threshold is -0.5"),
+        (dict(start_percent=math.nan), "start_percent is nan.*from 0 to 1"),
+        (dict(end_percent=1.5), "end_percent is 1.5.*from 0 to 1"),
+        (dict(start_percent=0.5, end_percent=0.5), "start_percent .0.5. is not below end_percent .0.5."),
+        (dict(start_percent=0.9, end_percent=0.1), "start_percent .0.9. is not below.*Lower.*or raise"),
+    ],
+)
+@every_node
+def test_wrong_settings_are_refused_with_the_cure(node, settings, problem):
+    with pytest.raises(ValueError, match=problem) as raised:
+        executed(node, shared("flux_dev").patcher, **settings)
+    assert check_settings(**settings) == str(raised.value) == node.validate_inputs(**settings)
+
+
+@pytest.mark.parametrize("threshold", [None, -1.0, 0.0, 1e-6, 0.25, 10.0])
+@every_node
+def test_sound_settings_pass(node, threshold):
+    assert check_settings(threshold, 0.0, 1.0) is None
+    assert node.validate_inputs(threshold=threshold, start_percent=0.2, end_percent=None) is True
+
+
+@every_node
+def test_the_inputs_and_their_order_are_a_contract(node):
+    schema = node.define_schema()
+    assert [entry.id for entry in schema.inputs] == INPUTS
+    assert {entry.id: entry.default for entry in schema.inputs[1:]} == DEFAULTS
+    assert all(entry.tooltip for entry in [*schema.inputs, *schema.outputs])
+    assert schema.description and schema.search_aliases
+
+
+def test_the_node_ids_are_a_contract():
+    assert {node.define_schema().node_id for node in NODES} == {"StepCacheTeaCache", "StepCacheFirstBlockCache"}
+    assert NODES == [TeaCache, FirstBlockCache]
+
+
+@every_node
+def test_threshold_zero_returns_the_very_same_model(node):
+    for model in (shared("flux_dev").patcher, build_unet()):
+        assert executed(node, model, threshold=0.0) is model
+
+
+@every_node
+def test_the_recommended_threshold_works_and_leaves_the_model_alone(node):
+    tiny = shared("flux_dev")
+    before = str(tiny.patcher.model_options)
+    cached = executed(node, tiny.patcher)
+    assert cached is not tiny.patcher and str(tiny.patcher.model_options) == before
+    assert torch.isfinite(run(cached, tiny, steps=10)).all()
+
+
+@every_node
+def test_the_limits_reach_the_method(node):
+    tiny = shared("flux_dev")
+    with count_block_runs(tiny.patcher) as runs:
+        run(executed(node, tiny.patcher, threshold=10.0, max_consecutive=1), tiny, steps=9)
+    assert runs.count == 5  # every other one; the last is one of them
+    with count_block_runs(tiny.patcher) as runs:
+        run(executed(node, tiny.patcher, threshold=10.0, start_percent=0.98, end_percent=0.99), tiny, steps=9)
+    assert runs.count == 9
+
+
+@every_node
+def test_an_unsupported_model_is_refused_when_the_node_runs(node):
+    with pytest.raises(UnsupportedModel, match=r"Supported: .*Flux"):
+        executed(node, build_unet())
