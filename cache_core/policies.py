@@ -136,12 +136,10 @@ class Guarded:
     Args:
         inner: the policy that decides where the limits allow reuse.
         max_consecutive: at most this many reused evaluations in a row; 0 means no limit.
-        compute_last: whether the last step of the schedule is always computed.
     """
 
     inner: Policy
     max_consecutive: int = 0
-    compute_last: bool = True
     run: Run | None = field(default=None, repr=False)
     in_a_row: int = 0
 
@@ -153,7 +151,7 @@ class Guarded:
         return self.inner.observe(signal)
 
     def decide(self, step: Step, score: float | None) -> Decision:
-        if self.compute_last and step.is_last:
+        if step.is_last:
             return Decision(False, "last step")
         if self.run and not self.run.end_sigma <= step.sigma <= self.run.start_sigma:
             return Decision(False, "outside the start/end window")

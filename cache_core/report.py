@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from statistics import median
@@ -24,7 +23,7 @@ class Evaluation:
     position: float | None = None  # in the schedule; None if no model call of a known model was made
     sigma: float | None = None
     reason: str = "no cached model was called"
-    signal: float | None = None  # the score that the policy judged
+    signal: float | None = None  # the score that the policy judged; None where there was nothing finite
     computed_calls: int = 0
     reused_calls: int = 0
     seconds: float = 0.0  # start of this evaluation to start of the next
@@ -87,10 +86,6 @@ class RunReport:
         """Note something the user should know; the same text is kept once."""
         if text not in self.messages:
             self.messages.append(text)
-
-    def reasons(self) -> dict[str, int]:
-        """How often each reason (without its figures) led to a computed evaluation."""
-        return dict(Counter(e.reason.split(" 0.")[0] for e in self.trace if not e.reused))
 
     def summary(self) -> str:
         """The short text shown on the node, in lines that fit it."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
+import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -30,19 +32,19 @@ NO_STEP = Step(0.0, 0, 0.0)
 class Branch:
     """One set of conditionings within a model call.
 
-    `group` names what shares a decision (model, device, context window, ...); `order` says who leads it (lowest
-    first); `identity` tells branches of a group apart. `facts` are what a stored result depends on beyond that (shapes,
-    weights, control): if they differ from those stored, the stored result is dropped.
+    `place` and `identity` tell branches apart (model, device, context window, ...; which conditioning); `order` says who
+    leads a decision, lowest first. `facts` are what a stored result depends on beyond that (shapes, weights, control):
+    if they differ from those stored, the stored result is dropped.
     """
 
-    group: Hashable
+    place: Hashable
     order: int
     identity: Hashable
     facts: Hashable = None
 
     @property
     def key(self) -> Hashable:
-        return self.group, self.order, self.identity
+        return self.place, self.order, self.identity
 
 
 @dataclass
@@ -53,17 +55,19 @@ class BranchState:
     policy: Policy
     predictor: Predictor
     last_seen: int = -1  # index of the evaluation that last stored or reused something here
+    layout: Hashable = None  # shapes and dtypes of the streams that the stored residual belongs to
+    held: int = 0  # bytes
 
-    def tensors(self) -> Iterator[Tensor]:
-        kept: list[Tensor] = []
+    def keep(self, storage: Storage) -> None:
+        """Move what is kept to where it shall stay, and note how much it is."""
+        self.held = 0
 
-        def note(tensor: Tensor) -> Tensor:
-            kept.append(tensor)
-            return tensor
+        def moved(tensor: Tensor) -> Tensor:
+            self.held += tensor.numel() * tensor.element_size()
+            return storage.keep(tensor)
 
-        self.policy.map_tensors(note)
-        self.predictor.map_tensors(note)
-        yield from kept
+        self.policy.map_tensors(moved)
+        self.predictor.map_tensors(moved)
 
 
 @dataclass
@@ -71,8 +75,8 @@ class CacheSession:
     """Decides, stores and reports for one run.
 
     The host calls `next_evaluation` for each evaluation of the sampler and `open_call` for each model call in it.
-    One decision is made per evaluation and group, by the branch that leads the first call, because guidance amplifies
-    any mismatch between a reused and a computed branch. It costs one read from the device.
+    One decision is made per evaluation, by the branch that leads its first call, because guidance amplifies any mismatch
+    between a reused and a computed branch. It costs one read from the device. Calls may come from several threads.
     """
 
     method: CacheMethod
@@ -84,12 +88,13 @@ class CacheSession:
     def __post_init__(self):
         self.clock = StepClock(self.run.sigmas)
         self.branches: dict[Hashable, BranchState] = {}
-        self.decisions: dict[Hashable, Decision] = {}
+        self.decision: Decision | None = None
         self.occurrences: dict[Hashable, int] = {}
         self.sigma: Tensor | None = None
         self.step: Step | None = None
         self.last_sigma = float("inf")
         self.report.steps = self.run.steps
+        self.lock = threading.RLock()
         self.started = time.perf_counter()
 
     # -- the evaluation clock -----------------------------------------------------------------------------------------
@@ -100,7 +105,7 @@ class CacheSession:
         self.report.trace.append(Evaluation(len(self.report.trace)))
         self._evaluation_started = time.perf_counter()
         self.sigma, self.step = sigma.flatten()[0], None
-        self.decisions.clear()
+        self.decision = None
         self.occurrences.clear()
         newest_useful = len(self.report.trace) - 2
         for key in [key for key, state in self.branches.items() if state.last_seen < newest_useful]:
@@ -138,14 +143,15 @@ class CacheSession:
         """
         if self.sigma is None:
             return None
-        numbered = [self._numbered(branch) for branch in branches]
-        return ModelCall(self, [(branch, self._state(branch)) for branch in numbered])
+        with self.lock:
+            numbered = [self._numbered(branch) for branch in branches]
+            return ModelCall(self, [(branch, self._state(branch)) for branch in numbered])
 
     def _numbered(self, branch: Branch) -> Branch:
         """Tell apart repeated calls of one branch in an evaluation (perturbed guidance, regional prompts)."""
         count = self.occurrences.get(branch.key, 0)
         self.occurrences[branch.key] = count + 1
-        return Branch(branch.group, branch.order, (branch.identity, count), branch.facts)
+        return Branch(branch.place, branch.order, (branch.identity, count), branch.facts)
 
     def _state(self, branch: Branch) -> BranchState:
         state = self.branches.get(branch.key)
@@ -181,12 +187,8 @@ class CacheSession:
         self.last_sigma = step.sigma
 
     def account(self) -> None:
-        """Move what is kept to where it shall stay, and note how much it is."""
-        held = 0
-        for state in self.branches.values():
-            state.policy.map_tensors(self.storage.keep)
-            state.predictor.map_tensors(self.storage.keep)
-            held += sum(tensor.numel() * tensor.element_size() for tensor in state.tensors())
+        """Note how much is held."""
+        held = sum(state.held for state in self.branches.values())
         self.report.cache_bytes = max(self.report.cache_bytes, held)
 
 
@@ -196,25 +198,39 @@ class ModelCall:
     def __init__(self, session: CacheSession, branches: list[tuple[Branch, BranchState]]):
         self.session = session
         self.branches = branches
-        self.group = branches[0][0].group
         self.index = len(session.report.trace) - 1
+        self.layout: Hashable = None
 
-    def decide(self, signal: Tensor | None) -> bool:
-        """Whether to reuse. `signal` is (B, ...) with the branches' shares in order, or None."""
+    def decide(self, signal: Tensor | None, layout: Hashable = None) -> bool:
+        """Whether to reuse.
+
+        Args:
+            signal: (B, ...) with the branches' shares in order, or None.
+            layout: what a stored residual must fit, such as the shapes of the streams.
+        """
+        self.layout = layout
         shares = [None] * len(self.branches) if signal is None else signal.chunk(len(self.branches))
-        scores = [state.policy.observe(share) for (_, state), share in zip(self.branches, shares, strict=True)]
-        session, evaluation = self.session, self.session.report.trace[self.index]
-        decision = session.decisions.get(self.group)
-        if decision is None:
-            leader = min(range(len(self.branches)), key=lambda i: self.branches[i][0].order)
-            score = session.read(scores[leader])
-            decision = self._missing() or self.branches[leader][1].policy.decide(self.step, score)
-            session.decisions[self.group] = decision
-            evaluation.reason, evaluation.signal = decision.reason, score
-        reuse = decision.reuse and self._missing() is None
-        if decision.reuse and not reuse:
-            evaluation.reason = "a branch had nothing to reuse"
-        return reuse
+        with self.session.lock:
+            scores = [state.policy.observe(share) for (_, state), share in zip(self.branches, shares, strict=True)]
+            decision = self.session.decision or self._lead(scores)
+            missing = self._missing()
+            if decision.reuse and missing:
+                self.evaluation.reason = f"reused in part: {missing.reason}"
+            return decision.reuse and missing is None
+
+    def _lead(self, scores: Sequence[Tensor | None]) -> Decision:
+        """Decide for the evaluation."""
+        leader = min(range(len(self.branches)), key=lambda i: self.branches[i][0].order)
+        score = self.session.read(scores[leader])
+        decision = self._missing() or self.branches[leader][1].policy.decide(self.step, score)
+        self.session.decision = decision
+        self.evaluation.reason = decision.reason
+        self.evaluation.signal = score if score is not None and math.isfinite(score) else None
+        return decision
+
+    @property
+    def evaluation(self) -> Evaluation:
+        return self.session.report.trace[self.index]
 
     @property
     def step(self) -> Step:
@@ -223,9 +239,11 @@ class ModelCall:
     def _missing(self) -> Decision | None:
         """A reason to compute if any branch has nothing (recent) to reuse."""
         states = [state for _, state in self.branches]
-        if all(state.predictor.ready and state.last_seen >= 0 for state in states):
-            return None
-        return Decision(False, "first evaluation" if self.index == 0 else "nothing stored for this branch yet")
+        if not all(state.predictor.ready and state.last_seen >= 0 for state in states):
+            return Decision(False, "first evaluation" if self.index == 0 else "nothing stored for this branch yet")
+        if any(state.layout != self.layout for state in states):
+            return Decision(False, "the token streams changed their shape")
+        return None
 
     def predict(self) -> Streams:
         """The residual to add to the entry streams, for the whole batch."""
@@ -234,26 +252,31 @@ class ModelCall:
 
     def reused(self) -> None:
         """The prediction was used."""
-        for _, state in self.branches:
-            state.policy.reused(self.step)
-            state.last_seen = self.index
-        self.session.report.trace[self.index].reused_calls += 1
-        self.session.account()
+        with self.session.lock:
+            self.evaluation.reused_calls += 1
+            for _, state in self.branches:
+                state.policy.reused(self.step)
+                self._seen(state)
 
     def computed(self, residual: Streams | None) -> None:
         """The blocks ran; `residual` is exit - entry for the whole batch, or None if it could not be observed."""
-        evaluation = self.session.report.trace[self.index]
-        evaluation.computed_calls += 1
-        if residual is None:
-            evaluation.reason = "a block did not run (replaced by another node?)"
-            for branch, _ in self.branches:
-                self.session.branches.pop(branch.key, None)
-            return
-        shares = zip(*(split(stream, len(self.branches)) for stream in residual), strict=True)
-        for (_, state), share in zip(self.branches, shares, strict=True):
-            state.policy.computed(self.step)
-            state.predictor.update(self.step, share)
-            state.last_seen = self.index
+        with self.session.lock:
+            self.evaluation.computed_calls += 1
+            if residual is None:
+                self.evaluation.reason = "a block did not run (replaced by another node?)"
+                for branch, _ in self.branches:
+                    self.session.branches.pop(branch.key, None)
+                return
+            shares = zip(*(split(stream, len(self.branches)) for stream in residual), strict=True)
+            for (_, state), share in zip(self.branches, shares, strict=True):
+                state.policy.computed(self.step)
+                state.predictor.update(self.step, share)
+                state.layout = self.layout
+                self._seen(state)
+
+    def _seen(self, state: BranchState) -> None:
+        state.last_seen = self.index
+        state.keep(self.session.storage)
         self.session.account()
 
 

@@ -24,8 +24,12 @@ class Step:
 
     @property
     def is_last(self) -> bool:
-        """Whether no further step follows (any evaluation inside the last interval counts)."""
-        return self.position >= self.total - 1
+        """Whether this may be the run's final evaluation.
+
+        That is any in the last interval, and any between the two nodes before it: samplers that choose their own sigmas
+        (dpm_fast, dpm_adaptive) end at the last node but one.
+        """
+        return self.position >= self.total - 1 or (self.position > self.total - 2 and self.position % 1 > 0)
 
 
 @dataclass(frozen=True)

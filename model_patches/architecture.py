@@ -92,6 +92,9 @@ ModulatedInputFunction = Callable[[nn.Module, Arguments], Tensor]
 ImageTokensFunction = Callable[[nn.Module, tuple[int, ...]], int]
 """(diffusion model, latent shape) -> the number of image tokens at the end of a joint stream."""
 
+IdleModulesFunction = Callable[[nn.Module, int], list[nn.Module]]
+"""(diffusion model, index of the last skippable block) -> modules that take a stream and return (addition, stream)."""
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -101,9 +104,9 @@ class Architecture:
         name: for people.
         stacks: the block stacks in execution order.
         modulated_input: TeaCache's signal, computed from the arguments of block 0.
-        time_embedding: path of the submodule whose output is TeaCache's signal instead, for models calibrated that way.
+        time_embedding: path of the submodule that embeds the timestep, for models whose TeaCache figures are of that.
         image_tokens: needed only where the first stack already has a joint stream.
-        text_is_used_after_stacks: whether the text stream that leaves the last block still matters.
+        idle_modules: modules beside the blocks that have nothing to do on a reused call.
     """
 
     name: str
@@ -111,7 +114,7 @@ class Architecture:
     modulated_input: ModulatedInputFunction
     time_embedding: str | None = None
     image_tokens: ImageTokensFunction | None = None
-    text_is_used_after_stacks: bool = False
+    idle_modules: IdleModulesFunction | None = None
 
     def blocks(self, model: nn.Module) -> Iterator[tuple[nn.Module, BlockStack]]:
         """Every block of the model in execution order, with the stack that it belongs to."""
@@ -127,11 +130,17 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def arguments_by_name(
-    forward: Callable[..., Any], stack: BlockStack, args: Sequence[Any], kwargs: Mapping
+    block: nn.Module, forward: Callable[..., Any], stack: BlockStack, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Arguments:
-    """The arguments of a block call by name. Blocks that take `*args` are read through the stack's entry."""
+    """The arguments of a block call by name. Blocks that take `*args` are read through the stack's entry.
+
+    The names are those of the block's class: a compiled block's own `forward` has lost them.
+    """
     named = {argument.name: argument.get(args, kwargs) for argument in (stack.image, stack.text) if argument}
-    parameters = inspect.signature(forward).parameters.values()
+    inner = unwrapped(block)
+    parameters = list(inspect.signature(type(inner).forward if inner is not block else forward).parameters.values())
+    if inner is not block:
+        parameters = parameters[1:]  # self
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return named | dict(kwargs)
     return named | dict(zip((parameter.name for parameter in parameters), args, strict=False)) | dict(kwargs)

@@ -24,6 +24,11 @@ def lumina2_image_tokens(model: Any, latent: tuple[int, ...]) -> int:
     return math.ceil(count / multiple) * multiple
 
 
+def vace_blocks(model: Any, last: int) -> list[nn.Module]:
+    """VACE's control blocks feed the main blocks at some depths. If one feeds the last, all are needed on every call."""
+    return [] if max(model.vace_layers_mapping, default=0) >= last else list(model.vace_blocks)
+
+
 def flux_like(name: str) -> Architecture:
     """Double-stream blocks, then single-stream blocks on text and image tokens joined, text first."""
     double = BlockStack("double_blocks", Argument("img", 0), Argument("txt", 1), returns=("image", "text"))
@@ -31,9 +36,9 @@ def flux_like(name: str) -> Architecture:
     return Architecture(name, (double, single), modulation.flux)
 
 
-def wan(name: str) -> Architecture:
+def wan(name: str, **more: Any) -> Architecture:
     """One stream of video tokens; text enters by cross-attention."""
-    return Architecture(name, (BlockStack("blocks", TOKENS),), modulation.wan, time_embedding="time_embedding")
+    return Architecture(name, (BlockStack("blocks", TOKENS),), modulation.wan, time_embedding="time_embedding", **more)
 
 
 QWEN_IMAGE = BlockStack(
@@ -48,7 +53,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Chroma": flux_like("Chroma"),
     "HunyuanVideo": flux_like("HunyuanVideo"),
     "WanModel": wan("Wan"),
-    "VaceWanModel": wan("Wan VACE"),
+    "VaceWanModel": wan("Wan VACE", idle_modules=vace_blocks),
     "QwenImageTransformer2DModel": Architecture("Qwen-Image", (QWEN_IMAGE,), modulation.qwen_image),
     "NextDiT": Architecture(
         "Lumina 2 / Z-Image",

@@ -27,9 +27,9 @@ def branches_of(base, x: Tensor, options: Mapping[str, Any], control: Any) -> li
     order, uuids = options.get("cond_or_uncond") or (), options.get("uuids") or ()
     if not order or len(order) != len(uuids) or x.shape[0] % len(order):
         return []
-    group = (id(base), x.device, context_window(options), replaced_blocks(options))
+    place = (id(base), x.device, context_window(options), replaced_blocks(options))
     facts = (tuple(x.shape[1:]), x.shape[0] // len(order), x.dtype, weights(base), control_places(control))
-    return [Branch(group, index, uuid, facts) for index, uuid in zip(order, uuids, strict=True)]
+    return [Branch(place, index, uuid, facts) for index, uuid in zip(order, uuids, strict=True)]
 
 
 def context_window(options: Mapping[str, Any]) -> Hashable:

@@ -27,6 +27,7 @@ class Calibration:
     threshold: float
     coefficients: tuple[float, ...] | None = None  # highest power first; None: count the change of the signal itself
     fitted_range: tuple[float, float] | None = None
+    time_embedding: bool = False  # what the polynomial was fitted on: the time embedding, or the modulated input
     source: str | None = None
 
 
@@ -48,7 +49,7 @@ def calibration_for(method: str, model: ModelPatcher) -> Calibration:
     for entry in table["entries"]:
         if entry["architecture"] == architecture and matches(entry.get("match", {}), facts):
             return _calibration(entry, entry["source"])
-    return _calibration(table["general"] | {"name": "general rule (none published)"}, None)
+    return _calibration(table["general"] | {"name": "general rule"}, None)
 
 
 def matches(wanted: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
@@ -70,5 +71,6 @@ def _calibration(entry: Mapping[str, Any], source: str | None) -> Calibration:
         entry["threshold"],
         tuple(coefficients) if coefficients else None,
         (fitted[0], fitted[1]) if fitted else None,
+        entry.get("signal") == "time_embedding",
         source,
     )

@@ -150,10 +150,9 @@ class LiveRun:
     """
 
     def __init__(self, patch: CachePatch, guider, sigmas):
-        base = guider.model_patcher.model
         method = patch.method
         report = RunReport(method.name, patch.architecture.name, patch.settings, list(patch.messages))
-        percent_to_sigma = base.model_sampling.percent_to_sigma
+        percent_to_sigma = guider.model_patcher.get_model_object("model_sampling").percent_to_sigma
         run = Run(
             tuple(sigmas.tolist()),
             start_sigma=float(percent_to_sigma(method.start_percent)),

@@ -2,25 +2,38 @@
 
 `nn.Module.__call__` looks up `self.forward`, so an instance attribute wins over the class's method. No module moves and
 no parameter changes: LoRA, weight streaming, ControlNet indices and `state_dict` see the same model as before.
+
+The code around the blocks is kept out of compiled graphs; the blocks themselves are compiled as without a cache.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import starmap, zip_longest
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from ..cache_core.method import CacheMethod
+from ..cache_core.probes import HeadResidual, TimeEmbedding
 from ..cache_core.session import ModelCall
 from ..cache_core.types import Streams
 from .architecture import Architecture, Arguments, BlockStack, arguments_by_name, unwrapped
 
 MISSING = object()
+Function = TypeVar("Function", bound=Callable)
+
+
+def uncompiled(function: Function) -> Function:
+    """Kept out of compiled graphs, with everything it calls."""
+    return cast(Function, torch.compiler.disable(function))
+
+
+def around_compiled(function: Function) -> Function:
+    """Kept out of compiled graphs, while what it calls may be compiled."""
+    return cast(Function, torch.compiler.disable(function, recursive=False))
 
 
 class BlockInterception:
@@ -34,11 +47,13 @@ class BlockInterception:
         self.architecture = architecture
         self.method = method
         self.places: list[tuple[nn.Module, BlockStack]] = []
-        self.shadows: list[Callable] = []
-        self.forwards: list[Callable] = []
+        self.shadows: dict[int, Callable] = {}
+        self.forwards: dict[int, Callable] = {}
         self.watch: CallWatch | None = None
-        wanted = architecture.time_embedding if not method.probe.needs_head_residual else None
-        self.embedding = EmbeddingTap(self.model, wanted)
+        self.embedding = EmbeddingTap(self.model, architecture.time_embedding if self._taps_embedding() else None)
+
+    def _taps_embedding(self) -> bool:
+        return isinstance(self.method.probe, TimeEmbedding)
 
     @contextmanager
     def active(self, call: ModelCall, latent_shape: tuple[int, ...]) -> Iterator[CallWatch]:
@@ -46,34 +61,39 @@ class BlockInterception:
 
         The block list is read anew for each call, as other nodes may exchange blocks between calls.
         """
-        places = list(self.architecture.blocks(self.model))
-        if [block for block, _ in places] != [block for block, _ in self.places]:
-            self.places = places
-            self.shadows = [self._shadow(index) for index in range(len(places))]
+        self.places = list(self.architecture.blocks(self.model))
         self.watch = CallWatch(self, call, latent_shape)
-        saved = [block.__dict__.get("forward", MISSING) for block, _ in places]
-        self.forwards = [block.forward for block, _ in places]
+        modules = [block for block, _ in self.places] + self._idle_modules()
+        saved = [module.__dict__.get("forward", MISSING) for module in modules]
+        self.forwards = dict(enumerate(module.forward for module in modules))
         try:
             with self.embedding:
-                for (block, _), shadow in zip(places, self.shadows, strict=True):
-                    block.__dict__["forward"] = shadow
+                for index, module in enumerate(modules):
+                    module.__dict__["forward"] = self._shadow(index)
                 yield self.watch
         finally:
-            for (block, _), previous in zip(places, saved, strict=True):
+            for module, previous in zip(modules, saved, strict=True):
                 if previous is MISSING:
-                    block.__dict__.pop("forward", None)
+                    module.__dict__.pop("forward", None)
                 else:
-                    block.__dict__["forward"] = previous
-            self.watch, self.forwards = None, []
+                    module.__dict__["forward"] = previous
+            self.watch, self.forwards = None, {}
+
+    def _idle_modules(self) -> list[nn.Module]:
+        """Modules beside the blocks that have nothing to do on a reused call."""
+        assert self.watch is not None
+        return self.architecture.idle_modules(self.model, self.watch.last) if self.architecture.idle_modules else []
 
     def _shadow(self, index: int) -> Callable:
-        def forward(*args, **kwargs):
-            assert self.watch is not None
-            return self.watch.block(index, self.forwards[index], args, kwargs)
+        if index not in self.shadows:
 
-        if "torch._dynamo" in sys.modules:
-            return torch.compiler.disable(forward, recursive=False)
-        return forward
+            @around_compiled
+            def forward(*args, **kwargs):
+                assert self.watch is not None
+                return self.watch.block(index, self.forwards[index], args, kwargs)
+
+            self.shadows[index] = forward
+        return self.shadows[index]
 
 
 class CallWatch:
@@ -96,74 +116,88 @@ class CallWatch:
         self.image_tokens = function(interception.model, latent_shape) if function else None
         self.noted = False  # block 0 was called: another node may have put something else in its place
         self.reuse = False
-        self.ran = 0  # skippable blocks that really ran
         self.entry: Streams = ()
         self.result: Streams = ()
         self.residual: Streams | None = None
         self.replaced = False
-        self._first_input: tuple[nn.Module, BlockStack, Arguments] | None = None
+        self._first_input: tuple[nn.Module, Arguments] | None = None
         self._head_start: Tensor | None = None
+        self._references = 0
         self._current: Streams = ()
 
     @property
-    def needs_signal(self) -> bool:
-        return not self.method.probe.needs_head_residual
-
-    @property
     def complete(self) -> bool:
-        """Whether the call went as foreseen: all skippable blocks ran, or the result took the place of the last."""
-        if self.reuse:
-            return self.replaced
-        return self.residual is not None and self.ran == self.last - self.first + 1
+        """Whether the last skippable block left a residual, or on a reused call was replaced by the result."""
+        return self.replaced if self.reuse else self.residual is not None
 
     # -- called by the shadows ----------------------------------------------------------------------------------------
 
+    @around_compiled
     def block(self, index: int, forward: Callable, args: tuple, kwargs: dict) -> Any:
-        block, stack = self.interception.places[index]
+        if index >= len(self.interception.places):
+            return self._idle(forward, args, kwargs)
+        _, stack = self.interception.places[index]
         if index == 0:
-            self._note_first_input(forward, block, stack, args, kwargs)
+            self._note_first_input(forward, args, kwargs)
         if not self.noted or not self.first <= index <= self.last:
             return forward(*args, **kwargs)
         if index == self.first:
             self._enter(stack.read(args, kwargs, self.image_tokens))
         if self.reuse:
             return self._pass_over(index, stack, args, kwargs)
-        self.ran += 1
         output = forward(*args, **kwargs)
         if index == self.last:
             self._leave(stack.returned(output, self.image_tokens))
         return output
 
-    def _note_first_input(
-        self, forward: Callable, block: nn.Module, stack: BlockStack, args: tuple, kwargs: dict
-    ) -> None:
+    def _idle(self, forward: Callable, args: tuple, kwargs: dict) -> Any:
+        """Modules beside the blocks take a stream and return what to add and the stream; on reuse nobody needs it."""
+        return (args[0], args[0]) if self.reuse else forward(*args, **kwargs)
+
+    @uncompiled
+    def _note_first_input(self, forward: Callable, args: tuple, kwargs: dict) -> None:
+        block, stack = self.interception.places[0]
         self.noted = True
         image = stack.read_image(args, kwargs, self.image_tokens)
         if self.image_tokens is None and image.ndim == 3:
             self.image_tokens = image.shape[1]
-        if self.needs_signal:
-            arguments = dict(arguments_by_name(forward, stack, args, kwargs))
-            self._first_input = block, stack, arguments | {stack.image.name: image}
-        else:
+        self._references = reference_tokens(kwargs, image)
+        image = self._target(image)
+        if isinstance(self.method.probe, HeadResidual):
             self._head_start = image.clone()  # many blocks write into their input
+        else:
+            arguments = dict(arguments_by_name(block, forward, stack, args, kwargs))
+            self._first_input = block, arguments | {stack.image.name: image}
 
+    def _target(self, image: Tensor) -> Tensor:
+        """The tokens of the picture itself: reference images follow them, are constant, and would dilute a change."""
+        return image[:, : image.shape[1] - self._references] if self._references else image
+
+    @uncompiled
     def _enter(self, streams: Streams) -> None:
         self._current = streams
-        self.reuse = self.call.decide(self.method.probe.signal(self))
+        layout = tuple(stream if stream is None else (stream.shape, stream.dtype) for stream in streams)
+        self.reuse = self.call.decide(self.method.probe.signal(self), layout)
         if self.reuse:
             self.result = tuple(starmap(added, zip_longest(streams, self.call.predict())))
         else:
             self.entry = tuple(None if stream is None else stream.clone() for stream in self._lasting(streams))
         self._current, self._first_input, self._head_start = (), None, None
 
+    @uncompiled
     def _pass_over(self, index: int, stack: BlockStack, args: tuple, kwargs: dict) -> Any:
         if index == self.last:
             self.replaced = True
             return stack.output(self.result)
-        if len(stack.returns) == 1:
+        # A copy at first, since the model may write into what it thinks is a block's result, and still hold the input.
+        streams = stack.read(args, kwargs, self.image_tokens)
+        if index == self.first:
+            streams = tuple(None if stream is None else stream.clone() for stream in streams)
+        elif len(stack.returns) == 1:
             return stack.image.get(args, kwargs)
-        return stack.output(stack.read(args, kwargs, self.image_tokens))
+        return stack.output(streams)
 
+    @uncompiled
     def _leave(self, streams: Streams) -> None:
         if self.entry:
             ends = zip(self._lasting(streams), self.entry, strict=True)
@@ -171,24 +205,23 @@ class CallWatch:
             self.entry = ()
 
     def _lasting(self, streams: Streams) -> Streams:
-        """The streams that still matter after the skippable blocks: text does only if a block or the model reads it."""
-        text_matters = self.architecture.text_is_used_after_stacks or self.method.boundary.tail > 0
-        return streams if text_matters else streams[:1]
+        """The streams that still matter after the skippable blocks: text does only if another block reads it."""
+        return streams if self.method.boundary.tail > 0 else streams[:1]
 
     # -- what probes see ----------------------------------------------------------------------------------------------
 
     def modulated_input(self) -> Tensor:
         assert self._first_input is not None
-        embedding = self.interception.embedding.output
-        if embedding is not None:
-            return embedding
-        block, _, arguments = self._first_input
-        return self.architecture.modulated_input(block, arguments)
+        return self.architecture.modulated_input(*self._first_input)
+
+    def time_embedding(self) -> Tensor:
+        assert self.interception.embedding.output is not None
+        return self.interception.embedding.output
 
     def head_residual(self) -> Tensor:
         image = self._current[0]
         assert image is not None and self._head_start is not None
-        return image - self._head_start
+        return self._target(image) - self._head_start
 
 
 class EmbeddingTap:
@@ -208,8 +241,16 @@ class EmbeddingTap:
         if self.handle:
             self.handle.remove()
 
+    @uncompiled
     def _note(self, module: nn.Module, args: tuple, output: Tensor) -> None:
         self.output = output
+
+
+def reference_tokens(arguments: Mapping[str, Any], image: Tensor) -> int:
+    """How many tokens at the end of the image stream belong to reference images, as far as the model tells."""
+    options = arguments.get("transformer_options") or {}
+    count = sum(options.get("reference_image_num_tokens") or ())
+    return count if count < image.shape[1] else 0
 
 
 def added(stream: Tensor | None, residual: Tensor | None) -> Tensor | None:

@@ -1,8 +1,8 @@
 """The modulated input of block 0 by block family: what TeaCache compares between steps.
 
 Each function repeats the first line of a block's forward, the norm and timestep modulation in front of its first
-attention, on image tokens only: text never enters, nor do reference-image tokens, which are constant and would dilute
-the change. Only arguments and submodules of the block are used.
+attention. The image argument has been cut to the tokens of the picture itself. Only arguments and submodules of the block
+are used.
 """
 
 from __future__ import annotations
@@ -18,27 +18,22 @@ Block = Any
 """A block of the family that a function is for; its submodules are used by name."""
 
 
-def target_tokens(image: Tensor, arguments: Arguments) -> Tensor:
-    """The tokens of the picture itself: reference images follow them in the stream and are left out, (B, N, D)."""
-    options = arguments.get("transformer_options") or {}
-    references = sum(options.get("reference_image_num_tokens") or ())
-    return image[:, : image.shape[1] - references] if 0 < references < image.shape[1] else image
-
-
 def flux(block: Block, arguments: Arguments) -> Tensor:
     """Flux, Chroma, HunyuanVideo: `img_mod` of the block, or modulation made outside and passed as `vec`."""
-    image, vec = target_tokens(arguments["img"], arguments), arguments["vec"]
+    image, vec = arguments["img"], arguments["vec"]
     modulation = block.img_mod(vec)[0] if block.modulation else vec[0][0]
     scale, shift = modulation.scale, modulation.shift  # (B, 1 or 2, D)
-    token_groups = arguments.get("modulation_dims_img")
-    if token_groups:  # (start, end, row): some tokens are kept clean; the row of the largest group is the picture's
-        row = max(token_groups, key=lambda group: (group[1] or arguments["img"].shape[1]) - group[0])[2]
+    groups = arguments.get("modulation_dims_img")
+    if groups:  # (start, end, row): some tokens are kept clean; the row of the most tokens, or of the last, is wanted
+        tokens = image.shape[1]
+        sizes = [min(tokens if end is None else end, tokens) - start for start, end, _ in groups]
+        row = max(zip(sizes, range(len(groups)), groups, strict=True))[2][2]
         scale, shift = scale[:, row : row + 1], shift[:, row : row + 1]
     return torch.addcmul(shift, block.img_norm1(image), 1 + scale)
 
 
 def qwen_image(block: Block, arguments: Arguments) -> Tensor:
-    image = target_tokens(arguments["hidden_states"], arguments)
+    image = arguments["hidden_states"]
     first = block.img_mod(arguments["temb"]).chunk(2, dim=-1)[0]  # (B, 3D); twice B with references at timestep zero
     shift, scale, _ = first[: image.shape[0]].unsqueeze(1).chunk(3, dim=-1)
     return torch.addcmul(shift, block.img_norm1(image), 1 + scale)
@@ -56,7 +51,7 @@ def wan(block: Block, arguments: Arguments) -> Tensor:
 
 def lumina2(block: Block, arguments: Arguments) -> Tensor:
     """Lumina 2 and Z-Image: scale only; with reference images the second half of the rows is the picture's."""
-    image = arguments["x"]  # already cut to image tokens
+    image = arguments["x"]
     scale = block.adaLN_modulation(arguments["adaln_input"]).chunk(4, dim=1)[0][-image.shape[0] :]
     return block.attention_norm1(image) * (1 + scale.unsqueeze(1))
 

@@ -18,6 +18,8 @@ THRESHOLD = (
     "-1 uses the value recommended for the detected model, 0 switches the cache off."
 )
 
+NO_FIGURES = "No figures are published for this model: the general rule is used."
+
 
 class ThresholdCacheNode(io.ComfyNode):
     """What nodes with one threshold share. A subclass gives its schema, its calibration file and its method."""
@@ -48,6 +50,7 @@ class ThresholdCacheNode(io.ComfyNode):
             NodeProgress(cls.hidden.unique_id),
             cache_device,
             settings={"threshold": used, "figures": calibration.name},
+            messages=() if calibration.source else (NO_FIGURES,),
         )
         return io.NodeOutput(cached)
 
@@ -80,7 +83,8 @@ class TeaCache(ThresholdCacheNode):
 
     @classmethod
     def method(cls, threshold: float, calibration: Calibration, **limits) -> CacheMethod:
-        return teacache(threshold, calibration.coefficients, calibration.fitted_range, **limits)
+        fitted = calibration.coefficients, calibration.fitted_range, calibration.time_embedding
+        return teacache(threshold, *fitted, **limits)
 
 
 class FirstBlockCache(ThresholdCacheNode):

@@ -31,7 +31,9 @@ except FileNotFoundError as missing:
     raise pytest.UsageError(str(missing)) from missing
 os.environ["COMFYUI_PATH"] = str(comfyui)
 pack.load_pack()
-torch.set_num_threads(1)  # tiny tensors are not worth sharing: two threads are up to 20 times slower when cores are busy
+torch.set_num_threads(
+    1
+)  # tiny tensors are not worth sharing: two threads are up to 20 times slower when cores are busy
 assert str(ROOT) not in sys.path, (
     "start pytest through `python3 dev.py test` or its console script, not `python -m pytest`"
 )

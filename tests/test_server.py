@@ -79,7 +79,7 @@ def test_threshold_zero_gives_the_uncached_picture(address, method):
 def test_the_recommended_threshold_is_shown(address):
     (report,) = run(address, demo_workflow(METHODS[0], threshold=-1.0, seed=3, **SMALL)).reports
     assert report["settings"]["threshold"] > 0
-    assert report["settings"]["figures"] == "general rule (none published)"
+    assert report["settings"]["figures"] == "general rule"
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -100,10 +100,9 @@ def guarded(**limits):
     return policy
 
 
-def test_the_last_step_is_computed_unless_switched_off():
-    last = Step(9, 10, 0.5)
-    assert not guarded().decide(last, None).reuse
-    assert guarded(compute_last=False).decide(last, None).reuse
+def test_the_last_step_is_computed():
+    assert not guarded().decide(Step(9, 10, 0.5), None).reuse
+    assert guarded().decide(Step(8, 10, 0.5), None).reuse
 
 
 @pytest.mark.parametrize(("sigma", "reuse"), [(0.81, False), (0.8, True), (0.2, True), (0.19, False)])

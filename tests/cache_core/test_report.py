@@ -28,6 +28,6 @@ def test_texts():
 
 
 def test_dictionary_is_json_with_a_version():
-    as_dict = json.loads(json.dumps(report().as_dict()))
+    as_dict = json.loads(json.dumps(report().as_dict(), allow_nan=False))
     assert as_dict["version"] == 1
     assert as_dict["trace"][1]["action"] == "reused" and as_dict["trace"][0]["action"] == "computed"

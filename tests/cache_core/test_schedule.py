@@ -18,8 +18,10 @@ def test_a_rounded_sigma_is_its_node():
     assert CLOCK.step(0.75000006).position == 1
 
 
-def test_every_evaluation_of_the_last_interval_is_last():
-    assert [CLOCK.step(sigma).is_last for sigma in (0.75, 0.51, 0.5, 0.25, 0.0)] == [False, False, True, True, True]
+def test_every_evaluation_that_may_be_the_final_one_is_last():
+    """Also those between the two nodes before the end: dpm_fast and dpm_adaptive end there."""
+    sigmas = (0.76, 0.75, 0.51, 0.5, 0.25, 0.0)
+    assert [CLOCK.step(sigma).is_last for sigma in sigmas] == [False, False, True, True, True, True]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """One run on plain tensors: what shares a decision, what is dropped, what is counted."""
 
+import threading
+
 import pytest
 import torch
 
@@ -16,10 +18,10 @@ def session(threshold=1e9, listener=None, **limits):
     return CacheSession(teacache(threshold, **limits), run, RunReport("TeaCache"), listener=listener)
 
 
-def call(session, orders, signal=1.0, residual=None, group="model", facts="same"):
+def call(session, orders, signal=1.0, residual=None, place="model", facts="same"):
     """One model call with a branch for each order; True if it was reused."""
     signals = signal if isinstance(signal, torch.Tensor) else torch.full((len(orders), 2), signal)
-    opened = session.open_call([Branch(group, order, f"uuid{order}", facts) for order in orders])
+    opened = session.open_call([Branch(place, order, f"uuid{order}", facts) for order in orders])
     if opened.decide(signals):
         opened.predict()
         opened.reused()
@@ -40,6 +42,7 @@ def test_first_and_last_are_computed_and_the_rest_reused():
     assert reused == [False] + [True] * 8 + [False]
     report = running.report
     assert (report.evaluations, report.computed, report.reused, report.steps) == (10, 2, 8, 10)
+    assert report.trace[0].signal is None  # an infinite one would not be JSON
     assert report.trace[0].reason == "first evaluation" and report.trace[-1].reason == "last step"
 
 
@@ -62,11 +65,34 @@ def test_the_lowest_order_of_the_first_call_leads_wherever_it_lies_in_the_batch(
         assert evaluate(running, {"orders": [1, 0], "signal": signal}, sigma=0.9) == [reuse]
 
 
-def test_groups_decide_for_themselves():
+def test_context_windows_share_the_decision_of_the_first():
     running = session(threshold=0.5)
-    windows = [{"orders": [0], "group": name} for name in "ab"]
+    windows = [{"orders": [0], "place": name} for name in "ab"]
     evaluate(running, *windows, sigma=1.0)
-    assert evaluate(running, windows[0], windows[1] | {"signal": 9.0}, sigma=0.9) == [True, False]
+    assert evaluate(running, windows[0], windows[1] | {"signal": 9.0}, sigma=0.9) == [True, True]
+    assert running.report.device_reads == 2
+
+
+def test_another_layout_of_the_streams_is_computed():
+    running = session()
+    for layout, reuse in (((4, 2), False), ((4, 2), True), ((5, 2), False), ((5, 2), True)):
+        running.next_evaluation(torch.tensor(0.9))
+        opened = running.open_call([Branch("model", 0, "uuid")])
+        assert opened.decide(torch.ones(1, 2), layout) is reuse
+        opened.reused() if reuse else opened.computed((torch.ones(1, 3),))
+
+
+def test_calls_from_several_threads():
+    running = session()
+    for sigma in SIGMAS[:-1]:
+        running.next_evaluation(torch.tensor(sigma))
+        calls = [{"orders": [order], "place": order % 2} for order in range(8)]
+        threads = [threading.Thread(target=call, args=(running,), kwargs=given) for given in calls]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [(e.computed_calls, e.reused_calls) for e in running.report.trace] == [(8, 0)] + [(0, 8)] * 8 + [(8, 0)]
 
 
 def test_batched_and_split_branches_hold_the_same():

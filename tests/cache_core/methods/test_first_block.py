@@ -18,11 +18,10 @@ def block(i, h, time):
 def run(threshold):
     method = first_block_cache(threshold)
     policy, predictor = method.new_policy(), method.new_predictor()
-    policy.compute_last = False  # the example has no guard
     policy.begin(Run((1.0, 0.0), 1.0, 0.0))
     mask, outputs, scores = "", [], []
     for index, x in enumerate(INPUTS):
-        step, time = Step(index, 4, 0.5), 0.1 * index
+        step, time = Step(index, 99, 0.5), 0.1 * index  # the example has no last step
         entry = block(0, x, time)
         scores.append(float(policy.observe(entry - x)))
         if policy.decide(step, scores[-1]).reuse:
