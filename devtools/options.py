@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-DEFAULT_PROMPT = "sunset clouds mountains sea boat"
+DEFAULT_PROMPT = "sunset sea sun clouds"
 DEMO_EXAMPLES = """examples:
   python3 dev.py demo
   python3 dev.py demo --size 128 --prompt "night moon snow mountains" --seed 7

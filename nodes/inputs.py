@@ -45,7 +45,7 @@ def cache_inputs(threshold_tooltip: str) -> list[io.Input]:
             options=list(CACHE_DEVICES),
             default="auto",
             tooltip="Where the cache is kept. auto: on the GPU while there is room, else in main memory. "
-            "cpu saves VRAM and costs a little time.",
+            "cpu saves VRAM; each step then waits for a copy to main memory.",
         ),
     ]
 
