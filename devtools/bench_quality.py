@@ -92,4 +92,4 @@ class Scenes:
             model, noise, steps, GUIDANCE, "euler", "simple", positive, negative, latent, disable_pbar=True, seed=seed
         )
         seconds = clock() - started
-        return self.vae.decode(sampled)[0].movedim(-1, 0).clamp(0, 1), seconds
+        return self.vae.decode(sampled)[0].detach().movedim(-1, 0).clamp(0, 1), seconds
