@@ -25,8 +25,8 @@ from .workflow import SAMPLER_NODE, demo_workflow
 OUTPUT = ROOT / "demo_output"
 METHODS = (
     ("uncached", None, None),
-    ("TeaCache", "StepCacheTeaCache", 0.08),
-    ("First Block Cache", "StepCacheFirstBlockCache", 0.12),
+    ("TeaCache", "StepCacheTeaCache", 0.09),
+    ("First Block Cache", "StepCacheFirstBlockCache", 0.15),
 )
 
 

@@ -33,6 +33,17 @@ def test_a_negative_that_begins_half_way(tiny, method, tokens):
     assert any(not computed for _, computed in calls)
 
 
+def test_a_prompt_that_changes_half_way(tiny, method):
+    """The second prompt takes the first one's place in the call, at another evaluation."""
+    early = conditioning(tiny.name, 11, start_percent=0.0, end_percent=0.47)  # 0.47: between two evaluations
+    late = conditioning(tiny.name, 13, start_percent=0.47, end_percent=1.0)
+    patcher, calls = with_call_log(tiny.patcher, method)
+    run(patcher, tiny, steps=10, positive=early + late)
+    assert_first_calls_computed(calls, branches=2)
+    assert sum(computed for _, computed in calls) == 3
+    assert all(len(uuids) == 1 for uuids, _ in calls)
+
+
 def with_call_log(patcher, method, **limits):
     """The model under a permissive cache, and a list that gets (uuids, whether the last block computed) of each call."""
     calls = []

@@ -229,6 +229,33 @@ def test_the_input_of_a_model_call_is_not_written(name, method):
 
 @every_architecture
 @every_method
+def test_a_reused_call_does_not_write_into_the_tokens_it_is_given(name, method):
+    """The model may hold them for later; on a computed call the blocks themselves may write there."""
+    tiny = shared(name)
+    watching = tiny.patcher.clone()
+    given, changed = [], []
+
+    def note(module, args, kwargs):
+        given.extend((value, value.clone()) for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+
+    def compare(executor, *args, **kwargs):
+        given.clear()
+        output = executor(*args, **kwargs)
+        changed.append([not torch.equal(*pair) for pair in given])
+        return output
+
+    watching.add_wrapper_with_key(comfy.patcher_extension.WrappersMP.APPLY_MODEL, "compare", compare)
+    permissive = cached(watching, method, PERMISSIVE)
+    first_skipped = blocks_of(watching)[1 if method == "first_block" else 0]
+    handle = first_skipped.register_forward_pre_hook(note, with_kwargs=True)
+    run(permissive.patcher, tiny, steps=4)
+    handle.remove()
+    assert [evaluation.action for evaluation in permissive.report.trace[1:3]] == ["reused"] * 2
+    assert all(call and not any(call) for call in changed[1:3])
+
+
+@every_architecture
+@every_method
 def test_split_calls_give_the_result_of_batched_ones(name, method, monkeypatch):
     tiny = shared(name)
     permissive = cached(tiny.patcher, method, PERMISSIVE)
