@@ -25,6 +25,8 @@ SIGMA_RISE = 1e-4
 
 log = logging.getLogger("stepcache")
 
+UNOBSERVED = "blocks did not run as expected (replaced or repeated by another node?)"
+
 NO_STEP = Step(0.0, 0, 0.0)
 
 
@@ -95,6 +97,7 @@ class CacheSession:
         self.last_sigma = float("inf")
         self.report.steps = self.run.steps
         self.lock = threading.RLock()
+        self.unobserved = -2  # index of the last evaluation with a call whose blocks did not run as expected
         self.started = time.perf_counter()
 
     # -- the evaluation clock -----------------------------------------------------------------------------------------
@@ -222,7 +225,7 @@ class ModelCall:
         """Decide for the evaluation."""
         leader = min(range(len(self.branches)), key=lambda i: self.branches[i][0].order)
         score = self.session.read(scores[leader])
-        decision = self._missing() or self.branches[leader][1].policy.decide(self.step, score)
+        decision = self._unobserved() or self._missing() or self.branches[leader][1].policy.decide(self.step, score)
         self.session.decision = decision
         self.evaluation.reason = decision.reason
         self.evaluation.signal = score if score is not None and math.isfinite(score) else None
@@ -235,6 +238,10 @@ class ModelCall:
     @property
     def step(self) -> Step:
         return self.session.step or NO_STEP
+
+    def _unobserved(self) -> Decision | None:
+        """A reason to compute if some branch cannot be reused: it and the others must not be mixed."""
+        return Decision(False, UNOBSERVED) if self.session.unobserved >= self.index - 1 else None
 
     def _missing(self) -> Decision | None:
         """A reason to compute if any branch has nothing (recent) to reuse."""
@@ -263,7 +270,9 @@ class ModelCall:
         with self.session.lock:
             self.evaluation.computed_calls += 1
             if residual is None:
-                self.evaluation.reason = "a block did not run (replaced by another node?)"
+                self.evaluation.reason = UNOBSERVED
+                self.session.unobserved = self.index
+                self.session.report.message("Another node replaces or repeats blocks: nothing is reused while it does")
                 for branch, _ in self.branches:
                     self.session.branches.pop(branch.key, None)
                 return

@@ -114,6 +114,8 @@ class CallWatch:
         self.last = len(interception.places) - 1 - boundary.tail
         function = self.architecture.image_tokens
         self.image_tokens = function(interception.model, latent_shape) if function else None
+        self.rows = latent_shape[0]
+        self.unforeseen = False  # another node runs the model in parts, or more than once
         self.noted = False  # block 0 was called: another node may have put something else in its place
         self.reuse = False
         self.entry: Streams = ()
@@ -128,7 +130,7 @@ class CallWatch:
     @property
     def complete(self) -> bool:
         """Whether the last skippable block left a residual, or on a reused call was replaced by the result."""
-        return self.replaced if self.reuse else self.residual is not None
+        return not self.unforeseen and (self.replaced if self.reuse else self.residual is not None)
 
     # -- called by the shadows ----------------------------------------------------------------------------------------
 
@@ -139,7 +141,7 @@ class CallWatch:
         _, stack = self.interception.places[index]
         if index == 0:
             self._note_first_input(forward, args, kwargs)
-        if not self.noted or not self.first <= index <= self.last:
+        if self.unforeseen or not self.noted or not self.first <= index <= self.last:
             return forward(*args, **kwargs)
         if index == self.first:
             self._enter(stack.read(args, kwargs, self.image_tokens))
@@ -157,8 +159,11 @@ class CallWatch:
     @uncompiled
     def _note_first_input(self, forward: Callable, args: tuple, kwargs: dict) -> None:
         block, stack = self.interception.places[0]
-        self.noted = True
         image = stack.read_image(args, kwargs, self.image_tokens)
+        self.unforeseen = self.noted or image.shape[0] != self.rows
+        self.noted = True
+        if self.unforeseen:
+            return
         if self.image_tokens is None and image.ndim == 3:
             self.image_tokens = image.shape[1]
         self._references = reference_tokens(kwargs, image)

@@ -31,12 +31,12 @@ class ThresholdCacheNode(io.ComfyNode):
         raise NotImplementedError
 
     @classmethod
-    def validate_inputs(cls, threshold=None, start_percent=None, end_percent=None) -> bool | str:
-        return check_settings(threshold, start_percent, end_percent) or True
+    def validate_inputs(cls, threshold=None, start_percent=None, end_percent=None, max_consecutive=None) -> bool | str:
+        return check_settings(threshold, start_percent, end_percent, max_consecutive) or True
 
     @classmethod
     def execute(cls, model, threshold, start_percent, end_percent, max_consecutive, cache_device) -> io.NodeOutput:
-        problem = check_settings(threshold, start_percent, end_percent)
+        problem = check_settings(threshold, start_percent, end_percent, max_consecutive)
         if problem:
             raise ValueError(problem)
         if threshold == 0:

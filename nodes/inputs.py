@@ -51,9 +51,23 @@ def cache_inputs(threshold_tooltip: str) -> list[io.Input]:
 
 
 def check_settings(
-    threshold: float | None = None, start_percent: float | None = None, end_percent: float | None = None
+    threshold: float | None = None,
+    start_percent: float | None = None,
+    end_percent: float | None = None,
+    max_consecutive: int | None = None,
 ) -> str | None:
     """What is wrong with the settings and how to mend it, or None. Settings not known yet are None."""
+    given = {
+        "threshold": threshold,
+        "start_percent": start_percent,
+        "end_percent": end_percent,
+        "max_consecutive": max_consecutive,
+    }
+    for name, value in given.items():
+        if value is not None and not isinstance(value, (int, float)):
+            return f"{name} is {value!r}. Use a number."
+    if max_consecutive is not None and max_consecutive < 0:
+        return f"max_consecutive is {max_consecutive}. Use 0 for no limit, or a number above 0."
     if threshold is not None and not (math.isfinite(threshold) and (threshold >= 0 or threshold == AUTOMATIC)):
         return (
             f"threshold is {threshold:g}. Use -1 for the recommended value, 0 to switch the cache off, "
