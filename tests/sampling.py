@@ -37,6 +37,17 @@ def run(patcher, tiny, steps=8, cfg=1.0, sampler="euler", scheduler="simple", se
     )
 
 
+@torch.no_grad()
+def evaluate_twice(model, x, sigmas, extra_args=None, callback=None, disable=None, pairs=None):
+    """An Euler sampler that evaluates every sigma twice on the same x, and notes both results in `pairs`."""
+    for sigma, following in zip(sigmas[:-1], sigmas[1:], strict=True):
+        sigma_in = sigma * x.new_ones(x.shape[0])
+        first, second = (model(x, sigma_in, **extra_args) for _ in range(2))
+        pairs.append((first, second))
+        x = x + (x - first) / sigma * (following - sigma)
+    return x
+
+
 @dataclass
 class BlockRuns:
     count: int = 0

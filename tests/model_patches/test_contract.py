@@ -16,7 +16,7 @@ from stepcache.model_patches.install import ConflictingCache
 
 from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, cached, normally_cached
 from ..control import with_control
-from ..sampling import count_block_runs, main_layer, run
+from ..sampling import count_block_runs, evaluate_twice, main_layer, run
 from ..tiny_models import RECIPES, blocks_of, build, build_unet, shared
 
 UNCHANGED = 1e-6  # a threshold that reuses only where the input is the same
@@ -86,16 +86,6 @@ def assert_repeats_are_reused_exactly(patcher, tiny, method):
         assert (second - first).abs().max() <= 1e-6 * first.abs().max()
     assert [evaluation.action for evaluation in watched.report.trace] == ["computed", "reused"] * 3 + ["computed"] * 2
     assert runs.count == watched.report.computed == 5
-
-
-@torch.no_grad()
-def evaluate_twice(model, x, sigmas, extra_args=None, callback=None, disable=None, pairs=None):
-    for sigma, following in zip(sigmas[:-1], sigmas[1:], strict=True):
-        sigma_in = sigma * x.new_ones(x.shape[0])
-        first, second = (model(x, sigma_in, **extra_args) for _ in range(2))
-        pairs.append((first, second))
-        x = x + (x - first) / sigma * (following - sigma)
-    return x
 
 
 def with_weight_patch(patcher):

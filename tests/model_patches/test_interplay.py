@@ -7,37 +7,35 @@ import pytest
 import torch
 from comfy_extras.nodes_context_windows import ContextWindowsManualNode
 from comfy_extras.nodes_custom_sampler import Guider_DualModel
-from comfy_extras.nodes_slg import SkipLayerGuidanceDiT
 
 from stepcache.cache_core.method import Boundary
 from stepcache.model_patches.install import apply_cache
 
 from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, cached, normally_cached
 from ..control import with_control
+from ..exactness import assert_exact_when_nothing_is_reused, assert_repeats_are_exact
 from ..sampling import count_block_runs, run
 from ..tiny_models import build, conditioning, drawer, shared
 
 every_method = pytest.mark.parametrize("method", METHODS)
 
 
-def assert_exact_when_nothing_is_reused(patcher, tiny, method, **settings):
-    plain = run(patcher, tiny, steps=6, **settings)
-    assert torch.equal(run(cached(patcher, method, IMPOSSIBLE).patcher, tiny, steps=6, **settings), plain)
-    return plain
-
-
 # -- several calls of the same conditioning in an evaluation ----------------------------------------------------------
+
+
+def with_windows(patcher, schedule):
+    """Look at a video through windows of 4 frames, of which neighbours share 2."""
+    return ContextWindowsManualNode.execute(
+        patcher, context_length=4, context_overlap=2, context_schedule=schedule, context_stride=2,
+        closed_loop=False, fuse_method="pyramid", dim=2, freenoise=False,
+    ).result[0]  # fmt: skip
 
 
 @pytest.fixture
 def windowed():
-    """A video of 8 frames seen through windows of 4, two of them overlapped by 2."""
+    """A video of 8 frames, seen through the same windows in each evaluation."""
     tiny = shared("wan_t2v")
-    patcher = ContextWindowsManualNode.execute(
-        tiny.patcher, context_length=4, context_overlap=2, context_schedule="standard_static", context_stride=1,
-        closed_loop=False, fuse_method="pyramid", dim=2, freenoise=False,
-    ).result[0]  # fmt: skip
-    return patcher, tiny, torch.zeros(1, 16, 8, 8, 8)
+    return with_windows(tiny.patcher, "standard_static"), tiny, torch.zeros(1, 16, 8, 8, 8)
 
 
 @every_method
@@ -63,24 +61,29 @@ def test_windows_do_not_share_what_they_keep(windowed, method):
     assert model.report.reused == 3
 
 
-def assert_repeats_are_exact(patcher, tiny, method, **settings):
-    """Evaluate each sigma twice on the same x: the second result is the first, though it may be reused."""
-    pairs = []
-    model = cached(patcher, method, 1e-6)
-    run(model.patcher, tiny, steps=4, sampler=comfy.samplers.KSAMPLER(twice, {"pairs": pairs}), **settings)
-    for first, second in pairs:
-        assert (second - first).abs().max() <= 1e-5 * first.abs().max()
-    return model
+@every_method
+def test_a_window_is_reused_only_if_the_evaluation_before_had_it(method):
+    """With a uniform schedule the windows move from evaluation to evaluation."""
+    tiny = shared("wan_t2v")
+    seen = [{}]  # of each evaluation: frames of a window -> whether it was computed
 
+    def evaluation(executor, *args):
+        seen.append({})
+        return executor(*args)
 
-@torch.no_grad()
-def twice(model, x, sigmas, extra_args=None, callback=None, disable=None, pairs=None):
-    for sigma, following in zip(sigmas[:-1], sigmas[1:], strict=True):
-        sigma_in = sigma * x.new_ones(x.shape[0])
-        first, second = (model(x, sigma_in, **extra_args) for _ in range(2))
-        pairs.append((first, second))
-        x = x + (x - first) / sigma * (following - sigma)
-    return x
+    def note(executor, x, t, c_concat, c_crossattn, control, options, **kwargs):
+        with count_block_runs(tiny.patcher) as runs:
+            output = executor(x, t, c_concat, c_crossattn, control, options, **kwargs)
+        seen[-1][tuple(options["context_window"].index_list)] = runs.count > 0
+        return output
+
+    patcher = with_windows(tiny.patcher, "standard_uniform")
+    patcher.add_wrapper_with_key(comfy.patcher_extension.WrappersMP.PREDICT_NOISE, "evaluation", evaluation)
+    patcher.add_wrapper_with_key(comfy.patcher_extension.WrappersMP.APPLY_MODEL, "note", note)
+    run(cached(patcher, method, PERMISSIVE).patcher, tiny, steps=8, latent=torch.zeros(1, 16, 9, 8, 8))
+    assert len({frozenset(windows) for windows in seen[1:]}) > 1
+    for before, now in zip(seen, seen[1:], strict=False):
+        assert all(computed or window in before for window, computed in now.items())
 
 
 @every_method
@@ -94,24 +97,6 @@ def test_area_conditioning(method, tokens):
     assert not torch.allclose(plain, run(tiny.patcher, tiny, steps=6, cfg=4.0), atol=1e-3)
     model = assert_repeats_are_exact(tiny.patcher, tiny, method, **settings)
     assert model.report.reused == 3
-
-
-@every_method
-@pytest.mark.parametrize(("double", "single"), [("1", ""), ("", "0, 1"), ("0", "2")])
-def test_skip_layer_guidance(method, double, single):
-    """The perturbed call has the same conditioning and sigma as the plain one, and blocks that do not run."""
-    tiny = shared("flux_dev")
-    patcher = SkipLayerGuidanceDiT.execute(
-        tiny.patcher, scale=3.0, start_percent=0.0, end_percent=1.0, double_layers=double, single_layers=single
-    ).result[0]
-    plain = assert_exact_when_nothing_is_reused(patcher, tiny, method, cfg=4.0)
-    assert not torch.allclose(plain, run(tiny.patcher, tiny, steps=6, cfg=4.0), atol=1e-3)
-    assert_repeats_are_exact(patcher, tiny, method, cfg=4.0)
-    permissive = cached(patcher, method, PERMISSIVE)
-    assert torch.isfinite(run(permissive.patcher, tiny, steps=6, cfg=4.0)).all()
-    replaced = {("double_block", int(i)) for i in double} | {("single_block", int(i)) for i in single.split(", ") if i}
-    calls = 0 if replaced & ends(method) else 2  # where an end is replaced, none is reused: they must not be mixed
-    assert [evaluation.reused_calls for evaluation in permissive.report.trace] == [0, *[calls] * 4, 0]
 
 
 @every_method
@@ -171,74 +156,6 @@ def assert_computed_anew_in_the_middle(report):
     actions = [evaluation.action for evaluation in report.trace]
     computed = [index for index, action in enumerate(actions) if action == "computed"]
     assert len(computed) == 3 and computed[0] == 0 and 3 <= computed[1] <= 7 and computed[2] == 9
-
-
-# -- blocks that other nodes replace ----------------------------------------------------------------------------------
-
-
-def ends(method):
-    """The blocks of the tiny Flux at which the cache reads or returns something."""
-    always = [("double_block", 1)] if method == "first_block" else []
-    return {("double_block", 0), ("single_block", 2), *always}
-
-
-PLACES = [("double_block", 0), ("double_block", 1), ("single_block", 0), ("single_block", 2)]
-
-
-@every_method
-@pytest.mark.parametrize("place", PLACES)
-def test_a_replacement_that_does_not_call_its_block(method, place):
-    """At an end nothing can be observed: all is computed, and the report says why. Elsewhere it is reused rightly."""
-    tiny = shared("flux_dev")
-    patcher = with_bent_block(tiny, place)
-    plain = assert_exact_when_nothing_is_reused(patcher, tiny, method)
-    assert not torch.allclose(plain, run(tiny.patcher, tiny, steps=6), atol=1e-3)
-    permissive = cached(patcher, method, PERMISSIVE)
-    out = run(permissive.patcher, tiny, steps=6)
-    if place in ends(method):
-        assert torch.equal(out, plain)
-        assert permissive.report.reused == 0
-        assert all("blocks did not run as expected" in evaluation.reason for evaluation in permissive.report.trace)
-    else:
-        assert permissive.report.reused == 4
-        assert_repeats_are_exact(patcher, tiny, method)
-
-
-@every_method
-@pytest.mark.parametrize("place", PLACES)
-def test_a_block_that_is_replaced_in_between_is_not_mixed_up(method, place):
-    """The same conditioning is called plainly and with a replaced block in turn; neither gets the other's result."""
-    tiny = shared("flux_dev")
-    replaced = with_bent_block(tiny, place).model_options["transformer_options"]["patches_replace"]
-    evaluations = []
-
-    def in_turn(executor, x, timestep, model_options, *args):
-        evaluations.append(True)
-        if len(evaluations) // 2 % 2:
-            options = model_options["transformer_options"] | {"patches_replace": replaced}
-            model_options = model_options | {"transformer_options": options}
-        return executor(x, timestep, model_options, *args)
-
-    patcher = tiny.patcher.clone()
-    patcher.add_wrapper_with_key(comfy.patcher_extension.WrappersMP.PREDICT_NOISE, "in turn", in_turn)
-    plain = run(patcher, tiny, steps=8)
-    assert not torch.allclose(plain, run(tiny.patcher, tiny, steps=8), atol=1e-3)
-    permissive = cached(patcher, method, PERMISSIVE)
-    evaluations.clear()
-    run(permissive.patcher, tiny, steps=8)
-    after_a_change = permissive.report.trace[1::2]
-    assert all(evaluation.action == "computed" for evaluation in after_a_change)
-
-
-def with_bent_block(tiny, place):
-    patcher = tiny.patcher.clone()
-    patcher.set_model_patch_replace(bent, "dit", *place)
-    return patcher
-
-
-def bent(args, extra):
-    """Half of what came in; the original block is not called."""
-    return {name: args[name] * 0.5 for name in ("img", "txt") if name in args}
 
 
 # -- models that are not as expected ----------------------------------------------------------------------------------
