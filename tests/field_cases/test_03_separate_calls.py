@@ -7,7 +7,7 @@ one conditioning had been used for the other.
 import comfy.samplers
 import pytest
 
-from ..caching import PERMISSIVE, cached
+from ..caching import PERMISSIVE, cached, normally_cached
 from ..sampling import count_block_runs, run
 from ..tiny_models import conditioning
 
@@ -35,16 +35,26 @@ def test_split_by_memory_gives_the_batched_result(tiny, method, monkeypatch):
 
 
 @pytest.mark.parametrize("tokens", [50, 7])
-def test_a_third_call_by_another_node_changes_nothing(tiny, method, tokens):
+def test_all_calls_of_an_evaluation_share_one_decision(tiny, method, tokens):
+    normal = normally_cached(tiny, method)
+    run(normal.patcher, tiny, steps=10, cfg=4.0, negative=conditioning(tiny.name, 12, tokens=tokens))
+    report = normal.report
+    assert 0 < report.reused < 10
+    assert not any(evaluation.computed_calls and evaluation.reused_calls for evaluation in report.trace)
+    assert report.device_reads == 10
+
+
+@pytest.mark.parametrize("tokens", [50, 7])
+@pytest.mark.parametrize(("again", "strength"), [("uncond", 1.0), ("cond", 1.0), ("cond", 0.5)])
+def test_a_third_call_by_another_node_changes_nothing(tiny, method, tokens, again, strength):
     expected = run(cached(tiny.patcher, method, PERMISSIVE).patcher, tiny, steps=10)
     patcher = with_negative_at_cfg_1(tiny.patcher)
     sigmas = []
 
     def call_again(args):
         sigmas.append(float(args["sigma"][0]))
-        comfy.samplers.calc_cond_batch(
-            args["model"], [args["uncond"]], args["input"], args["sigma"], args["model_options"]
-        )
+        x = args["input"] * strength
+        comfy.samplers.calc_cond_batch(args["model"], [args[again]], x, args["sigma"], args["model_options"])
         return args["denoised"]
 
     patcher.set_model_sampler_post_cfg_function(call_again)
