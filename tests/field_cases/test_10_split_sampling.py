@@ -4,12 +4,13 @@ Users saw the second sampler begin with the leftovers of the first, windows coun
 with one step or with equal sigmas.
 """
 
+import comfy.samplers
 import pytest
 import torch
 
 from ..caching import PERMISSIVE, cached, normally_cached
 from ..sampling import run
-from ..tiny_models import build
+from ..tiny_models import build, drawer
 
 WINDOW = dict(start_percent=0.2, end_percent=0.8)
 
@@ -22,6 +23,21 @@ def test_the_second_stage_starts_clean(tiny, method, same_model):
     out = run(second.patcher, tiny, **stage_2(half))
     fresh = build(tiny.name)
     assert torch.equal(out, run(normally_cached(fresh, method).patcher, fresh, **stage_2(half)))
+
+
+def test_a_guider_that_samples_twice(tiny, method):
+    """The conditionings keep their ids in the second run; still nothing is left of the first."""
+    model = normally_cached(tiny, method)
+    guider = comfy.samplers.CFGGuider(model.patcher)
+    guider.set_conds(tiny.positive, tiny.negative)
+    options = guider.model_options
+    sigmas = comfy.samplers.calculate_sigmas(tiny.patcher.get_model_object("model_sampling"), "simple", 10)
+    euler = comfy.samplers.sampler_object("euler")
+    noise = drawer(3)(*tiny.latent.shape)
+    first, second = (guider.sample(noise, tiny.latent, euler, sigmas, disable_pbar=True, seed=1) for _ in range(2))
+    assert torch.equal(first, second)
+    assert len(model.reports) == 2 and model.report.reused > 0
+    assert guider.model_options is options and "stepcache" not in options["transformer_options"]
 
 
 @pytest.mark.parametrize("part", [dict(start=0, last=1), dict(start=3, last=4)])
