@@ -25,14 +25,17 @@ from .workflow import SAMPLER_NODE, demo_workflow
 OUTPUT = ROOT / "demo_output"
 METHODS = (
     ("uncached", None, None),
-    ("TeaCache", "StepCacheTeaCache", 0.09),
-    ("First Block Cache", "StepCacheFirstBlockCache", 0.15),
+    ("TeaCache", "StepCacheTeaCache", 0.1),
+    ("First Block Cache", "StepCacheFirstBlockCache", 0.17),
 )
 
 
 @dataclass
 class DemoRun:
-    """One row of the demo; `seconds` are those of the sampler node. `psnr` is None for the uncached picture."""
+    """One row of the demo; `seconds` are those of the sampler node in its fastest round.
+
+    `psnr` is None for the uncached picture.
+    """
 
     method: str
     evaluations: int
@@ -69,14 +72,18 @@ def main(arguments: list[str]) -> int:
 async def sample_all(address: str, options) -> list[DemoRun]:
     inputs = {"steps": options.steps, "seed": options.seed, "text": options.prompt, "batch_size": options.batch}
     inputs |= {"width": options.size, "height": options.size}
-    runs: list[DemoRun] = []
+    fastest: dict[str, Outcome] = {}
     async with Client(address) as client:
         await client.run(demo_workflow(None, **(inputs | {"steps": 2, "seed": options.seed + 1})))  # loads everything
-        for title, node, threshold in METHODS:
+        # In turns: ComfyUI does not sample again what it has just sampled, and a busy moment hits every method alike.
+        for title, node, threshold in METHODS * options.rounds:
             workflow = demo_workflow(node, threshold, **inputs)
             outcome = await client.run(workflow, lambda node, value, total, title=title: show(title, value, total))
             show(title, None, None)
-            runs.append(demo_run(title, outcome, runs[0] if runs else None))
+            fastest[title] = min(outcome, fastest.get(title, outcome), key=lambda run: run.seconds[SAMPLER_NODE])
+    runs: list[DemoRun] = []
+    for title, outcome in fastest.items():
+        runs.append(demo_run(title, outcome, runs[0] if runs else None))
     return runs
 
 

@@ -29,6 +29,7 @@ def demo_parser(prog: str = "dev.py demo") -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=_count, default=28, help="sampling steps (default 28)")
     parser.add_argument("--seed", type=int, default=100, help="noise seed (default 100)")
     parser.add_argument("--batch", type=_count, default=1, help="pictures at once (default 1)")
+    parser.add_argument("--rounds", type=_count, default=3, help="times to sample each; the fastest counts (default 3)")
     parser.add_argument("--prompt", default=DEFAULT_PROMPT, help=f'words of the scene (default "{DEFAULT_PROMPT}")')
     parser.add_argument("--gpu", action="store_true", help="use the GPU instead of the CPU")
     return parser

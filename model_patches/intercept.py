@@ -89,8 +89,11 @@ class BlockInterception:
 
             @around_compiled
             def forward(*args, **kwargs):
-                assert self.watch is not None
-                return self.watch.block(index, self.forwards[index], args, kwargs)
+                watch = self.watch
+                assert watch is not None
+                if not watch.reuse and index not in watch.watched:  # most blocks of a computed call: nothing to do
+                    return self.forwards[index](*args, **kwargs)
+                return watch.block(index, self.forwards[index], args, kwargs)
 
             self.shadows[index] = forward
         return self.shadows[index]
@@ -112,6 +115,7 @@ class CallWatch:
         boundary = interception.method.boundary
         self.first = boundary.head
         self.last = len(interception.places) - 1 - boundary.tail
+        self.watched = {0, self.first, self.last}
         function = self.architecture.image_tokens
         self.image_tokens = function(interception.model, latent_shape) if function else None
         self.rows = latent_shape[0]
