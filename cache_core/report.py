@@ -71,16 +71,12 @@ class RunReport:
     def speedup(self) -> float:
         """Estimated: what all evaluations would have taken at the median time of a computed one, over what they took.
 
-        The first computed evaluation is left out of the median where there are others, as it may include loading.
+        The first evaluation is left out where others were computed too, as it may include loading.
         """
-        computed = [e.seconds for e in self.trace if not e.reused and e.seconds > 0]
-        taken = sum(e.seconds for e in self.trace)
-        if not computed or not self.reused or taken <= 0:
-            return 1.0
-        typical = median(computed[1:] or computed)
-        first = computed[0] if len(computed) > 1 else 0.0
-        saved_basis = taken - first
-        return max((self.evaluations - bool(first)) * typical / saved_basis, 0.0) if saved_basis > 0 else 1.0
+        counted = self.trace[1:] if self.computed > 1 else self.trace
+        computed = [evaluation.seconds for evaluation in counted if not evaluation.reused]
+        taken = sum(evaluation.seconds for evaluation in counted)
+        return len(counted) * median(computed) / taken if self.reused and computed and taken > 0 else 1.0
 
     def message(self, text: str) -> None:
         """Note something the user should know; the same text is kept once."""

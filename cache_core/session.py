@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -154,7 +154,7 @@ class CacheSession:
         """Tell apart repeated calls of one branch in an evaluation (perturbed guidance, regional prompts)."""
         count = self.occurrences.get(branch.key, 0)
         self.occurrences[branch.key] = count + 1
-        return Branch(branch.place, branch.order, (branch.identity, count), branch.facts)
+        return replace(branch, identity=(branch.identity, count))
 
     def _state(self, branch: Branch) -> BranchState:
         state = self.branches.get(branch.key)
@@ -263,7 +263,7 @@ class ModelCall:
             self.evaluation.reused_calls += 1
             for _, state in self.branches:
                 state.policy.reused(self.step)
-                self._seen(state)
+            self._keep()
 
     def computed(self, residual: Streams | None) -> None:
         """The blocks ran; `residual` is exit - entry for the whole batch, or None if it could not be observed."""
@@ -281,11 +281,12 @@ class ModelCall:
                 state.policy.computed(self.step)
                 state.predictor.update(self.step, share)
                 state.layout = self.layout
-                self._seen(state)
+            self._keep()
 
-    def _seen(self, state: BranchState) -> None:
-        state.last_seen = self.index
-        state.keep(self.session.storage)
+    def _keep(self) -> None:
+        for _, state in self.branches:
+            state.last_seen = self.index
+            state.keep(self.session.storage)
         self.session.account()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 
 from . import places
@@ -30,4 +29,4 @@ def demo_workflow(method: str | None = "StepCacheTeaCache", threshold: float | N
         for name in inputs.keys() & node["inputs"].keys():
             if not (name == "text" and node["inputs"]["text"] == ""):  # the negative prompt stays empty
                 node["inputs"][name] = inputs[name]
-    return copy.deepcopy(workflow)
+    return workflow

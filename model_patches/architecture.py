@@ -129,18 +129,13 @@ def unwrapped(model: nn.Module) -> nn.Module:
     return getattr(model, "_orig_mod", model)
 
 
-def arguments_by_name(
-    block: nn.Module, forward: Callable[..., Any], stack: BlockStack, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Arguments:
+def arguments_by_name(block: nn.Module, stack: BlockStack, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
     """The arguments of a block call by name. Blocks that take `*args` are read through the stack's entry.
 
     The names are those of the block's class: a compiled block's own `forward` has lost them.
     """
     named = {argument.name: argument.get(args, kwargs) for argument in (stack.image, stack.text) if argument}
-    inner = unwrapped(block)
-    parameters = list(inspect.signature(type(inner).forward if inner is not block else forward).parameters.values())
-    if inner is not block:
-        parameters = parameters[1:]  # self
+    _self, *parameters = inspect.signature(type(unwrapped(block)).forward).parameters.values()
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return named | dict(kwargs)
     return named | dict(zip((parameter.name for parameter in parameters), args, strict=False)) | dict(kwargs)

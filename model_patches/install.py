@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import comfy.model_management
@@ -86,24 +87,16 @@ def refuse_other_caches(wrappers: Mapping[str, Mapping[str, list]], ours: int = 
         )
 
 
+@dataclass(frozen=True)
 class CachePatch:
     """The wrappers of one cache node; holds settings, no state."""
 
-    def __init__(
-        self,
-        method: CacheMethod,
-        architecture: Architecture,
-        listener: Callable[[RunReport], None] | None,
-        cache_device: CacheDevice,
-        settings: Mapping[str, Any],
-        messages: tuple[str, ...],
-    ):
-        self.method = method
-        self.architecture = architecture
-        self.listener = listener
-        self.cache_device: CacheDevice = cache_device
-        self.settings = settings
-        self.messages = messages
+    method: CacheMethod
+    architecture: Architecture
+    listener: Callable[[RunReport], None] | None
+    cache_device: CacheDevice
+    settings: Mapping[str, Any]
+    messages: tuple[str, ...]
 
     def outer_sample(self, executor, noise, latent_image, sampler, sigmas, *args, **kwargs):
         guider = executor.class_obj
@@ -111,7 +104,7 @@ class CachePatch:
         original = guider.model_options
         live = LiveRun(self, guider, sigmas)
         guider.model_options = comfy.patcher_extension.copy_nested_dicts(original)
-        guider.model_options.setdefault("transformer_options", {})[KEY] = live
+        guider.model_options["transformer_options"][KEY] = live
         try:
             return executor(noise, latent_image, sampler, sigmas, *args, **kwargs)
         finally:

@@ -50,10 +50,8 @@ class BlockInterception:
         self.shadows: dict[int, Callable] = {}
         self.forwards: dict[int, Callable] = {}
         self.watch: CallWatch | None = None
-        self.embedding = EmbeddingTap(self.model, architecture.time_embedding if self._taps_embedding() else None)
-
-    def _taps_embedding(self) -> bool:
-        return isinstance(self.method.probe, TimeEmbedding)
+        tapped = architecture.time_embedding if isinstance(method.probe, TimeEmbedding) else None
+        self.embedding = EmbeddingTap(self.model, tapped)
 
     @contextmanager
     def active(self, call: ModelCall, latent_shape: tuple[int, ...]) -> Iterator[CallWatch]:
@@ -144,7 +142,7 @@ class CallWatch:
             return self._idle(forward, args, kwargs)
         _, stack = self.interception.places[index]
         if index == 0:
-            self._note_first_input(forward, args, kwargs)
+            self._note_first_input(args, kwargs)
         if self.unforeseen or not self.noted or not self.first <= index <= self.last:
             return forward(*args, **kwargs)
         if index == self.first:
@@ -161,7 +159,7 @@ class CallWatch:
         return (args[0], args[0]) if self.reuse else forward(*args, **kwargs)
 
     @uncompiled
-    def _note_first_input(self, forward: Callable, args: tuple, kwargs: dict) -> None:
+    def _note_first_input(self, args: tuple, kwargs: dict) -> None:
         block, stack = self.interception.places[0]
         image = stack.read_image(args, kwargs, self.image_tokens)
         self.unforeseen = self.noted or image.shape[0] != self.rows
@@ -175,7 +173,7 @@ class CallWatch:
         if isinstance(self.method.probe, HeadResidual):
             self._head_start = image.clone()  # many blocks write into their input
         else:
-            arguments = dict(arguments_by_name(block, forward, stack, args, kwargs))
+            arguments = dict(arguments_by_name(block, stack, args, kwargs))
             self._first_input = block, arguments | {stack.image.name: image}
 
     def _target(self, image: Tensor) -> Tensor:
@@ -198,12 +196,11 @@ class CallWatch:
         if index == self.last:
             self.replaced = True
             return stack.output(self.result)
-        # A copy at first, since the model may write into what it thinks is a block's result, and still hold the input.
-        streams = stack.read(args, kwargs, self.image_tokens)
-        if index == self.first:
-            streams = tuple(None if stream is None else stream.clone() for stream in streams)
-        elif len(stack.returns) == 1:
+        if index != self.first and len(stack.returns) == 1:
             return stack.image.get(args, kwargs)
+        streams = stack.read(args, kwargs, self.image_tokens)
+        if index == self.first:  # the model may write into what it takes for a block's result, and still hold the input
+            streams = tuple(None if stream is None else stream.clone() for stream in streams)
         return stack.output(streams)
 
     @uncompiled
