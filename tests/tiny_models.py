@@ -4,12 +4,11 @@
     out = sampling.run(tiny.patcher, tiny)
 
 A recipe names the class in `comfy.supported_models`, the network's keyword arguments and what a
-conditioning must carry. To add an architecture, add an entry to RECIPES.
+conditioning must carry; they are in `recipes/`.
 """
 
 import math
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -17,22 +16,9 @@ import comfy.model_patcher
 import comfy.supported_models
 import torch
 
+from .recipes import RECIPES, Draw, Recipe
+
 CPU = torch.device("cpu")
-Draw = Callable[..., torch.Tensor]  # draw(*shape): the next random tensor of a fixed sequence
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to build one tiny model."""
-
-    config: str  # class in comfy.supported_models
-    network: str  # class of `diffusion_model`
-    stacks: tuple[str, ...]  # its block lists, in the order they run
-    unet: dict  # keyword arguments of the network
-    latent: tuple[int, ...]  # without the batch dimension
-    text: int = 32  # width of a text token
-    extra: Callable[[Draw], dict] = lambda draw: {}  # what else a conditioning carries
-    tokens: int = 7  # text tokens; a fixed number where the model has one
 
 
 @dataclass(frozen=True)
@@ -43,96 +29,6 @@ class TinyModel:
     positive: list  # ComfyUI CONDITIONING
     negative: list
 
-
-FLUX = dict(
-    image_model="flux", in_channels=16, out_channels=16, patch_size=2, vec_in_dim=16, context_in_dim=32, hidden_size=64,
-    mlp_ratio=2.0, num_heads=2, depth=2, depth_single_blocks=3, axes_dim=[8, 12, 12], theta=10000, qkv_bias=True,
-    txt_ids_dims=[],
-)  # fmt: skip
-WAN = dict(
-    image_model="wan2.1", model_type="t2v", in_dim=16, out_dim=16, dim=64, ffn_dim=96, freq_dim=32, text_dim=32,
-    num_heads=2, num_layers=4,
-)  # fmt: skip
-LUMINA = dict(
-    image_model="lumina2", patch_size=2, in_channels=16, dim=48, cap_feat_dim=32, n_layers=4, n_refiner_layers=1,
-    qk_norm=True, n_heads=2, n_kv_heads=2, axes_dims=[8, 8, 8], axes_lens=[300, 64, 64], rope_theta=10000.0,
-    ffn_dim_multiplier=1.0,
-)  # fmt: skip
-
-
-def flux_extra(draw: Draw) -> dict:
-    return {"pooled_output": draw(1, 16), "guidance": 3.5}
-
-
-RECIPES: dict[str, Recipe] = {
-    "flux_dev": Recipe(
-        "Flux", "Flux", ("double_blocks", "single_blocks"), FLUX | dict(guidance_embed=True),
-        latent=(16, 8, 8), extra=flux_extra,
-    ),
-    "flux_schnell": Recipe(
-        "FluxSchnell", "Flux", ("double_blocks", "single_blocks"), FLUX | dict(guidance_embed=False),
-        latent=(16, 8, 8), extra=lambda draw: {"pooled_output": draw(1, 16)},
-    ),
-    "flux2": Recipe(
-        "Flux2", "Flux", ("double_blocks", "single_blocks"),
-        FLUX | dict(image_model="flux2", in_channels=128, out_channels=128, patch_size=1, vec_in_dim=None,
-                    axes_dim=[8, 8, 8, 8], theta=2000, qkv_bias=False, guidance_embed=True, txt_ids_dims=[3],
-                    global_modulation=True, mlp_silu_act=True, ops_bias=False, default_ref_method="index",
-                    ref_index_scale=10.0),
-        latent=(128, 4, 4), extra=lambda draw: {"guidance": 3.5},
-    ),
-    "chroma": Recipe(
-        "Chroma", "Chroma", ("double_blocks", "single_blocks"),
-        FLUX | dict(image_model="chroma", in_channels=64, out_channels=64, vec_in_dim=None, in_dim=64, out_dim=64,
-                    hidden_dim=32, n_layers=2),
-        latent=(16, 8, 8),
-    ),
-    "wan_t2v": Recipe("WAN21_T2V", "WanModel", ("blocks",), WAN, latent=(16, 2, 8, 8)),
-    "wan_i2v": Recipe(
-        "WAN21_I2V", "WanModel", ("blocks",), WAN | dict(model_type="i2v", in_dim=36),
-        latent=(16, 2, 8, 8), extra=lambda draw: {"concat_latent_image": draw(1, 16, 2, 8, 8)},
-    ),
-    "wan_5b": Recipe("WAN22_T2V", "WanModel", ("blocks",), WAN | dict(in_dim=48, out_dim=48), latent=(48, 2, 8, 8)),
-    "wan_vace": Recipe(
-        "WAN21_Vace", "VaceWanModel", ("blocks",),
-        WAN | dict(model_type="vace", vace_layers=2, vace_in_dim=96), latent=(16, 2, 8, 8),
-        extra=lambda draw: {"vace_frames": [draw(1, 32, 2, 8, 8)], "vace_mask": [draw(1, 64, 2, 8, 8)], "vace_strength": [1.0]},
-    ),
-    "qwen_image": Recipe(
-        "QwenImage", "QwenImageTransformer2DModel", ("transformer_blocks",),
-        dict(image_model="qwen_image", in_channels=64, num_layers=4, attention_head_dim=32, num_attention_heads=2,
-             joint_attention_dim=32, axes_dims_rope=(8, 12, 12)),
-        latent=(16, 1, 8, 8),
-    ),
-    "lumina2": Recipe("Lumina2", "NextDiT", ("layers",), LUMINA, latent=(16, 8, 8)),
-    "z_image": Recipe(
-        "ZImage", "NextDiT", ("layers",),
-        LUMINA | dict(dim=256, axes_dims=[32, 48, 48], rope_theta=256.0, z_image_modulation=True, time_scale=1000.0,
-             pad_tokens_multiple=32),
-        latent=(16, 8, 8),
-    ),
-    "hunyuan_video": Recipe(
-        "HunyuanVideo", "HunyuanVideo", ("double_blocks", "single_blocks"),
-        dict(image_model="hunyuan_video", in_channels=16, out_channels=16, patch_size=[1, 2, 2], vec_in_dim=16,
-             context_in_dim=32, hidden_size=64, mlp_ratio=2.0, num_heads=2, depth=2, depth_single_blocks=3,
-             axes_dim=[8, 12, 12], theta=256, qkv_bias=True, guidance_embed=True, meanflow=False, byt5=False,
-             use_cond_type_embedding=False, vision_in_dim=None, meanflow_sum=False),
-        latent=(16, 2, 8, 8), extra=flux_extra,
-    ),
-    "sd3": Recipe(
-        "SD3", "OpenAISignatureMMDITWrapper", ("joint_blocks",),
-        dict(in_channels=16, out_channels=16, input_size=None, patch_size=2, depth=4, num_patches=256,
-             pos_embed_max_size=16, pos_embed_scaling_factor=None, adm_in_channels=16,
-             context_embedder_config={"target": "torch.nn.Linear", "params": {"in_features": 32, "out_features": 256}}),
-        latent=(16, 8, 8), extra=lambda draw: {"pooled_output": draw(1, 16)},
-    ),
-    "ltxv": Recipe(
-        "LTXV", "LTXVModel", ("transformer_blocks",),
-        dict(image_model="ltxv", num_layers=4, num_attention_heads=2, attention_head_dim=32, caption_channels=32,
-             cross_attention_dim=64),
-        latent=(128, 2, 4, 4), extra=lambda draw: {"attention_mask": torch.ones(1, 7, dtype=torch.long)},
-    ),
-}  # fmt: skip
 
 STACKS = {recipe.network: recipe.stacks for recipe in RECIPES.values()}
 

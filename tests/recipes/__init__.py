@@ -1,0 +1,10 @@
+"""Recipes of tiny models by family. To add an architecture, add an entry to its family's RECIPES."""
+
+from . import flux, hunyuan, ltx, lumina, qwen, sd3, wan
+from .recipe import Draw, Recipe
+
+FAMILIES = (flux, wan, qwen, lumina, hunyuan, sd3, ltx)
+
+RECIPES: dict[str, Recipe] = {name: recipe for family in FAMILIES for name, recipe in family.RECIPES.items()}
+
+__all__ = ["RECIPES", "Draw", "Recipe"]

@@ -1,0 +1,22 @@
+"""What it takes to build a tiny model of a real ComfyUI class."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+Draw = Callable[..., torch.Tensor]  # draw(*shape): the next random tensor of a fixed sequence
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to build one tiny model."""
+
+    config: str  # class in comfy.supported_models
+    network: str  # class of `diffusion_model`
+    stacks: tuple[str, ...]  # its block lists, in the order they run
+    unet: dict  # keyword arguments of the network
+    latent: tuple  # its shape without the batch dimension; a tuple of shapes for a nested latent
+    text: int = 32  # width of a text token
+    extra: Callable[[Draw], dict] = lambda draw: {}  # what else a conditioning carries
+    tokens: int = 7  # text tokens; a fixed number where the model has one
