@@ -16,17 +16,19 @@ import argparse
 import signal
 import subprocess
 
-from devtools.environment import Environment, prepare_environment
+from devtools.environment import Environment, own_environment, prepare_environment
 from devtools.failure import Failure
-from devtools.options import demo_parser, serve_parser
+from devtools.options import demo_parser, matrix_parser, serve_parser
 from devtools.places import ROOT
+from devtools.sources import OLDEST, fetch
 
 HELP = """\
 usage: python3 dev.py COMMAND [options]
 
 commands:
   demo    sample one picture uncached, with TeaCache and with First Block Cache, and compare them
-  test    run the test suite; further arguments go to pytest
+  test    run the test suite, then the oldest ComfyUI of the matrix; with arguments, which go to pytest, only the former
+  matrix  try the pack on every ComfyUI version that it promises to work on
   serve   run ComfyUI with this pack and a small model, for use in the browser
   lint    check the code with ruff and pyright
   bench   measure time and quality; further arguments go to devtools/bench.py
@@ -35,6 +37,7 @@ examples:
   python3 dev.py demo
   python3 dev.py test -k quality
   python3 dev.py test -m slow
+  python3 dev.py matrix --versions 0.16.3 0.30.0
   python3 dev.py serve --port 8190
   COMFYUI_PATH=/path/to/ComfyUI python3 dev.py test
 
@@ -60,7 +63,21 @@ def bench(arguments: list) -> int:
 def test(arguments: list) -> int:
     environment = prepare_environment()
     environment.require("pytest")
-    return run_tool(environment, "pytest", arguments)
+    failed = run_tool(environment, "pytest", arguments)
+    if failed or arguments or not environment.own:
+        return failed
+    print(f"\nThe same pack on the oldest ComfyUI it promises to work on, {OLDEST.version}:", flush=True)
+    return matrix(["--versions", OLDEST.version])
+
+
+def matrix(arguments: list) -> int:
+    options = matrix_parser().parse_args(arguments)
+    environment = own_environment()
+    for source in options.versions:
+        fetch(source)
+    if options.json:  # the tool runs in another folder
+        arguments = [*arguments, "--json", str(options.json)]
+    return run_tool(environment, "matrix", arguments)
 
 
 def lint(arguments: list) -> int:
@@ -74,7 +91,7 @@ def lint(arguments: list) -> int:
     return ruff or pyright
 
 
-COMMANDS = {"demo": demo, "test": test, "serve": serve, "lint": lint, "bench": bench}
+COMMANDS = {"demo": demo, "test": test, "matrix": matrix, "serve": serve, "lint": lint, "bench": bench}
 
 
 def run_tool(environment: Environment, tool: str, arguments: list) -> int:

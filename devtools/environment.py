@@ -49,6 +49,11 @@ def prepare_environment() -> Environment:
     path = os.environ.get("COMFYUI_PATH")
     if path and Path(path).expanduser().resolve() != places.OWN_COMFYUI:
         return find_environment(Path(path).expanduser().resolve())
+    return own_environment()
+
+
+def own_environment() -> Environment:
+    """The checkout's own, set up if needed."""
     set_up()
     return Environment(places.venv_python(places.VENV), places.OWN_COMFYUI, own=True)
 

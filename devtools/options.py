@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+
+from .sources import BY_VERSION, OLDEST, Source
 
 DEFAULT_PROMPT = "sunset sea sun clouds"
 DEMO_EXAMPLES = """examples:
@@ -15,6 +18,13 @@ SERVE_EXAMPLES = """examples:
   python3 dev.py serve --port 8190
   COMFYUI_PATH=/path/to/ComfyUI python3 dev.py serve --gpu      (your models, your Python)
 """
+MATRIX_EXAMPLES = f"""examples:
+  python3 dev.py matrix
+  python3 dev.py matrix --versions {OLDEST.version}
+  python3 dev.py matrix --quick --json matrix.json
+
+Versions are fetched when they are first needed (about 10 MB each) and run in this checkout's own Python; COMFYUI_PATH is
+not used. To add one, add it to the table in devtools/sources.py. Logs: .comfyui/logs/matrix/."""
 
 
 def demo_parser(prog: str = "dev.py demo") -> argparse.ArgumentParser:
@@ -45,6 +55,35 @@ def serve_parser(prog: str = "dev.py serve") -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=8188, help="port on this machine (default 8188)")
     parser.add_argument("--gpu", action="store_true", help="use the GPU instead of the CPU")
     return parser
+
+
+def matrix_parser(prog: str = "dev.py matrix") -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Try the pack on every version of ComfyUI that it promises to work on: import it, run the contract "
+        "tests, and run a workflow on that version's server.",
+        epilog=MATRIX_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--versions", type=_version, nargs="+", default=list(BY_VERSION.values()), metavar="VERSION",
+        help=f"only these (default: {' '.join(BY_VERSION)})",
+    )  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help="of the contract tests only those of exactness")
+    parser.add_argument("--json", type=_new_file, metavar="FILE", help="write the results to a file as well")
+    return parser
+
+
+def _version(text: str) -> Source:
+    if text not in BY_VERSION:
+        raise argparse.ArgumentTypeError(f"{text} is not in the table; use one of {', '.join(BY_VERSION)}")
+    return BY_VERSION[text]
+
+
+def _new_file(text: str) -> Path:
+    if not Path(text).absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder of {text} does not exist; make it first")
+    return Path(text).absolute()
 
 
 def _count(text: str) -> int:

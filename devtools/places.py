@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 WORK = ROOT / ".comfyui"
 OWN_COMFYUI = WORK / "ComfyUI"  # the pinned source tree
+VERSIONS = WORK / "versions"  # older source trees, for `dev.py matrix`
 BASE = WORK / "base"  # the server's custom_nodes, models, input, output, user
 LOGS = WORK / "logs"
 WORKFLOWS = ROOT / "example_workflows"

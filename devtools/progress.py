@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from pathlib import Path
 QUIET_SECONDS = 20  # how often to print a line where the line cannot be redrawn
 
 
-def run_step(title: str, command: Sequence[str | Path], log: Path) -> str | None:
+def run_step(title: str, command: Sequence[str | Path], log: Path, **variables: str) -> str | None:
     """Run `command`, append its output to `log`, show the elapsed time and its last line.
+
+    `variables` are environment variables for it, besides those of this process.
 
     Returns None on success and the command's whole output on failure.
     """
@@ -27,6 +30,7 @@ def run_step(title: str, command: Sequence[str | Path], log: Path) -> str | None
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        env={**os.environ, **variables},
     )
     lines: list[str] = []
     reader = threading.Thread(target=_collect, args=(process, lines, log), daemon=True)
