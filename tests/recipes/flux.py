@@ -11,6 +11,13 @@ FLUX = dict(
 )  # fmt: skip
 
 
+FLUX2 = FLUX | dict(
+    image_model="flux2", in_channels=128, out_channels=128, patch_size=1, vec_in_dim=None, axes_dim=[8, 8, 8, 8],
+    theta=2000, qkv_bias=False, guidance_embed=True, txt_ids_dims=[3], global_modulation=True, mlp_silu_act=True,
+    ops_bias=False, default_ref_method="index", ref_index_scale=10.0,
+)  # fmt: skip
+
+
 def flux_extra(draw: Draw) -> dict:
     return {"pooled_output": draw(1, 16), "guidance": 3.5}
 
@@ -35,12 +42,18 @@ RECIPES: dict[str, Recipe] = {
         latent=(16, 8, 8), extra=lambda draw: {"pooled_output": draw(1, 16)},
     ),
     "flux2": Recipe(
-        "Flux2", "Flux", ("double_blocks", "single_blocks"),
-        FLUX | dict(image_model="flux2", in_channels=128, out_channels=128, patch_size=1, vec_in_dim=None,
-                    axes_dim=[8, 8, 8, 8], theta=2000, qkv_bias=False, guidance_embed=True, txt_ids_dims=[3],
-                    global_modulation=True, mlp_silu_act=True, ops_bias=False, default_ref_method="index",
-                    ref_index_scale=10.0),
+        "Flux2", "Flux", ("double_blocks", "single_blocks"), FLUX2,
         latent=(128, 4, 4), extra=lambda draw: {"guidance": 3.5},
+    ),
+    "flux2_edit": Recipe(
+        "Flux2", "Flux", ("double_blocks", "single_blocks"), FLUX2,
+        latent=(128, 4, 4), extra=lambda draw: {"guidance": 3.5, "reference_latents": [draw(1, 128, 4, 4)]},
+    ),
+    "flux2_timestep_zero": Recipe(
+        "Flux2", "Flux", ("double_blocks", "single_blocks"),
+        # The class cannot add guidance to twice the timesteps; Flux.1 cannot have twice the timesteps at all.
+        FLUX2 | dict(default_ref_method="index_timestep_zero", guidance_embed=False),
+        latent=(128, 4, 4), extra=lambda draw: {"reference_latents": [draw(1, 128, 4, 4)]},
     ),
     "chroma": Recipe(
         "Chroma", "Chroma", ("double_blocks", "single_blocks"),

@@ -2,6 +2,12 @@
 
 from .recipe import Draw, Recipe
 
+HIDREAM = dict(
+    image_model="hidream", attention_head_dim=32, axes_dims_rope=[16, 8, 8], caption_channels=[32, 32],
+    max_resolution=[16, 16], in_channels=16, llama_layers=[0, 1, 0, 1, 1], num_attention_heads=2, num_routed_experts=2,
+    num_activated_experts=1, num_layers=2, num_single_layers=3, out_channels=16, patch_size=2, text_emb_dim=16,
+)  # fmt: skip
+
 KREA2 = dict(
     image_model="krea2", features=64, tdim=32, txtdim=16, heads=2, kvheads=1, multiplier=2, layers=4, channels=16,
     txtlayers=2, txtheads=2, txtkvheads=2,
@@ -35,12 +41,12 @@ RECIPES: dict[str, Recipe] = {
         latent=(4, 8, 8),
     ),
     "hidream": Recipe(
-        "HiDream", "HiDreamImageTransformer2DModel", ("double_stream_blocks", "single_stream_blocks"),
-        dict(image_model="hidream", attention_head_dim=32, axes_dims_rope=[16, 8, 8], caption_channels=[32, 32],
-             max_resolution=[16, 16], in_channels=16, llama_layers=[0, 1, 0, 1, 1], num_attention_heads=2,
-             num_routed_experts=4, num_activated_experts=2, num_layers=2, num_single_layers=3, out_channels=16,
-             patch_size=2, text_emb_dim=16),
+        "HiDream", "HiDreamImageTransformer2DModel", ("double_stream_blocks", "single_stream_blocks"), HIDREAM,
         latent=(16, 8, 8), extra=hidream_extra,
+    ),
+    "hidream_e1": Recipe(
+        "HiDream", "HiDreamImageTransformer2DModel", ("double_stream_blocks", "single_stream_blocks"), HIDREAM,
+        latent=(16, 8, 8), extra=lambda draw: hidream_extra(draw) | {"concat_latent_image": draw(1, 16, 8, 8)},
     ),
     "krea2": Recipe("Krea2", "SingleStreamDiT", ("blocks",), KREA2, latent=(16, 1, 8, 8)),
     "krea2_edit": Recipe(
@@ -74,7 +80,7 @@ RECIPES: dict[str, Recipe] = {
     ),
     "pixeldit": Recipe(
         "PixelDiTT2I", "PixDiT_T2I", ("patch_blocks",),
-        dict(image_model="pixeldit_t2i", num_groups=2, hidden_size=64, pixel_hidden_size=8, pixel_attn_hidden_size=32,
+        dict(image_model="pixeldit_t2i", num_groups=2, hidden_size=64, pixel_hidden_size=4, pixel_attn_hidden_size=32,
              pixel_num_groups=2, patch_depth=4, pixel_depth=1, txt_embed_dim=32),
         latent=(3, 32, 32),
     ),
