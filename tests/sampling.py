@@ -73,7 +73,8 @@ def count_block_runs(patcher) -> Iterator[BlockRuns]:
 
 def main_layer(block: torch.nn.Module) -> torch.nn.Linear:
     """The first linear layer that is not part of the modulation, which a probe may call on its own."""
+    modulation = ("mod", "adaln", "norm")
     for name, module in block.named_modules():
-        if isinstance(module, torch.nn.Linear) and "mod" not in name.lower() and "adaln" not in name.lower():
+        if isinstance(module, torch.nn.Linear) and not any(part in name.lower() for part in modulation):
             return module
     raise ValueError(f"no linear layer in {type(block).__name__}")
