@@ -14,6 +14,7 @@ from functools import cache
 
 import comfy.model_patcher
 import comfy.supported_models
+import pytest
 import torch
 
 from .recipes import RECIPES, Draw, Recipe
@@ -53,10 +54,13 @@ def build(name: str, seed: int = 0, **unet) -> TinyModel:
 
 
 def build_patcher(recipe: Recipe, seed: int) -> comfy.model_patcher.ModelPatcher:
+    if not hasattr(comfy.supported_models, recipe.config):
+        pytest.skip(f"this ComfyUI has no {recipe.config}")
     config = getattr(comfy.supported_models, recipe.config)(recipe.unet)
     config.set_inference_dtype(torch.float32, None)
     model = config.get_model({}, "")
-    fill(model.diffusion_model, seed)
+    recipe.shrink(model.diffusion_model)
+    fill(model.diffusion_model, seed, recipe.constants)
     model.diffusion_model.eval().requires_grad_(False)
     assert type(model.diffusion_model).__name__ == recipe.network
     return comfy.model_patcher.ModelPatcher(model, load_device=CPU, offload_device=CPU)
@@ -84,10 +88,12 @@ def drawer(seed: int) -> Draw:
 
 
 @torch.no_grad()
-def fill(network: torch.nn.Module, seed: int) -> None:
+def fill(network: torch.nn.Module, seed: int, constants: tuple[str, ...] = ()) -> None:
     """Random weights under which every part matters: a layer left at zero would hide what runs through it."""
     draw = drawer(seed)
     for name, parameter in network.state_dict().items():  # with buffers: a table of positions may be one
+        if name.endswith(constants):
+            continue
         values = draw(*parameter.shape)
         if is_norm_scale(name, parameter):
             values = 1 + 0.1 * values

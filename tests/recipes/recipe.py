@@ -20,3 +20,5 @@ class Recipe:
     text: int = 32  # width of a text token
     extra: Callable[[Draw], dict] = lambda draw: {}  # what else a conditioning carries
     tokens: int = 7  # text tokens; a fixed number where the model has one
+    shrink: Callable[[torch.nn.Module], None] = lambda network: None  # replaces parts whose size the class fixes
+    constants: tuple[str, ...] = ()  # ends of the names of buffers that keep their values
