@@ -16,6 +16,7 @@ import comfy.model_patcher
 import comfy.supported_models
 import pytest
 import torch
+from comfy.nested_tensor import NestedTensor
 
 from .recipes import RECIPES, Draw, Recipe
 
@@ -26,7 +27,7 @@ CPU = torch.device("cpu")
 class TinyModel:
     name: str
     patcher: comfy.model_patcher.ModelPatcher
-    latent: torch.Tensor  # (1, C, H, W) or (1, C, T, H, W), zeros
+    latent: torch.Tensor | NestedTensor  # (1, C, H, W) or (1, C, T, H, W), zeros
     positive: list  # ComfyUI CONDITIONING
     negative: list
 
@@ -47,10 +48,16 @@ def build(name: str, seed: int = 0, **unet) -> TinyModel:
     return TinyModel(
         name,
         build_patcher(recipe, seed + zlib.crc32(name.encode())),
-        torch.zeros(1, *recipe.latent),
+        zeros(recipe.latent),
         conditioning(name, seed=11),
         conditioning(name, seed=12),
     )
+
+
+def zeros(shape: tuple) -> torch.Tensor | NestedTensor:
+    if isinstance(shape[0], tuple):
+        return NestedTensor([zeros(part) for part in shape])
+    return torch.zeros(1, *shape)
 
 
 def build_patcher(recipe: Recipe, seed: int) -> comfy.model_patcher.ModelPatcher:
@@ -58,7 +65,7 @@ def build_patcher(recipe: Recipe, seed: int) -> comfy.model_patcher.ModelPatcher
         pytest.skip(f"this ComfyUI has no {recipe.config}")
     config = getattr(comfy.supported_models, recipe.config)(recipe.unet)
     config.set_inference_dtype(torch.float32, None)
-    model = config.get_model({}, "")
+    model = config.get_model(recipe.outside(drawer(seed)), "")
     recipe.shrink(model.diffusion_model)
     fill(model.diffusion_model, seed, recipe.constants)
     model.diffusion_model.eval().requires_grad_(False)
@@ -84,7 +91,7 @@ def conditioning(name: str, seed: int, tokens: int | None = None, **values) -> l
 
 def drawer(seed: int) -> Draw:
     generator = torch.Generator().manual_seed(seed)
-    return lambda *shape: torch.randn(*shape, generator=generator)
+    return lambda *shape: torch.randn(shape, generator=generator)
 
 
 @torch.no_grad()
@@ -113,4 +120,4 @@ def is_norm_scale(name: str, parameter: torch.Tensor) -> bool:
 def blocks_of(patcher: comfy.model_patcher.ModelPatcher) -> list[torch.nn.Module]:
     """All blocks of the model, in the order they run."""
     network = patcher.model.diffusion_model
-    return [block for stack in STACKS[type(network).__name__] for block in getattr(network, stack)]
+    return [block for stack in STACKS[type(network).__name__] for block in network.get_submodule(stack).children()]

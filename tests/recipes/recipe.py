@@ -22,3 +22,4 @@ class Recipe:
     tokens: int = 7  # text tokens; a fixed number where the model has one
     shrink: Callable[[torch.nn.Module], None] = lambda network: None  # replaces parts whose size the class fixes
     constants: tuple[str, ...] = ()  # ends of the names of buffers that keep their values
+    outside: Callable[[Draw], dict] = lambda draw: {}  # weights its config wants besides those of the network
