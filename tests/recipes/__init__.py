@@ -1,9 +1,9 @@
 """Recipes of tiny models by family. To add an architecture, add an entry to its family's RECIPES."""
 
-from . import flux, hunyuan, ltx, lumina, minimax, qwen, sd3, three_d, wan
+from . import audio, flux, hunyuan, ltx, lumina, minimax, pixel, qwen, sd3, seedvr, three_d, wan
 from .recipe import Draw, Recipe
 
-FAMILIES = (flux, wan, qwen, lumina, hunyuan, sd3, ltx, minimax, three_d)
+FAMILIES = (flux, wan, qwen, lumina, hunyuan, sd3, ltx, minimax, three_d, audio, pixel, seedvr)
 
 RECIPES: dict[str, Recipe] = {name: recipe for family in FAMILIES for name, recipe in family.RECIPES.items()}
 
