@@ -16,7 +16,7 @@ import comfy.model_patcher
 import comfy.supported_models
 import pytest
 import torch
-from torch.nn import ModuleDict
+from comfy.nested_tensor import NestedTensor
 
 from .recipes import RECIPES, Draw, Recipe
 
@@ -27,7 +27,7 @@ CPU = torch.device("cpu")
 class TinyModel:
     name: str
     patcher: comfy.model_patcher.ModelPatcher
-    latent: torch.Tensor  # (1, C, H, W) or (1, C, T, H, W), zeros
+    latent: torch.Tensor | NestedTensor  # (1, C, H, W) or (1, C, T, H, W), zeros
     positive: list  # ComfyUI CONDITIONING
     negative: list
 
@@ -48,10 +48,16 @@ def build(name: str, seed: int = 0, **unet) -> TinyModel:
     return TinyModel(
         name,
         build_patcher(recipe, seed + zlib.crc32(name.encode())),
-        torch.zeros(1, *recipe.latent),
+        zeros(recipe.latent),
         conditioning(name, seed=11),
         conditioning(name, seed=12),
     )
+
+
+def zeros(shape: tuple) -> torch.Tensor | NestedTensor:
+    if isinstance(shape[0], tuple):
+        return NestedTensor([zeros(part) for part in shape])
+    return torch.zeros(1, *shape)
 
 
 def build_patcher(recipe: Recipe, seed: int) -> comfy.model_patcher.ModelPatcher:
@@ -60,9 +66,9 @@ def build_patcher(recipe: Recipe, seed: int) -> comfy.model_patcher.ModelPatcher
     config_class = getattr(comfy.supported_models, recipe.config)
     config = type(recipe.config, (config_class,), recipe.config_values)(recipe.unet)
     config.set_inference_dtype(torch.float32, None)
-    model = config.get_model({}, "")
+    model = config.get_model(recipe.outside(drawer(seed)), "")
     recipe.shrink(model.diffusion_model)
-    fill(model.diffusion_model, seed)
+    fill(model.diffusion_model, seed, recipe.constants)
     model.diffusion_model.eval().requires_grad_(False)
     assert type(model.diffusion_model).__name__ == recipe.network
     return comfy.model_patcher.ModelPatcher(model, load_device=CPU, offload_device=CPU)
@@ -86,14 +92,16 @@ def conditioning(name: str, seed: int, tokens: int | None = None, **values) -> l
 
 def drawer(seed: int) -> Draw:
     generator = torch.Generator().manual_seed(seed)
-    return lambda *shape: torch.randn(*shape, generator=generator)
+    return lambda *shape: torch.randn(shape, generator=generator)
 
 
 @torch.no_grad()
-def fill(network: torch.nn.Module, seed: int) -> None:
+def fill(network: torch.nn.Module, seed: int, constants: tuple[str, ...] = ()) -> None:
     """Random weights under which every part matters: a layer left at zero would hide what runs through it."""
     draw = drawer(seed)
     for name, parameter in network.state_dict().items():  # with buffers: a table of positions may be one
+        if name.endswith(constants):
+            continue
         values = draw(*parameter.shape)
         if is_norm_scale(name, parameter):
             values = 1 + 0.1 * values
@@ -113,5 +121,4 @@ def is_norm_scale(name: str, parameter: torch.Tensor) -> bool:
 def blocks_of(patcher: comfy.model_patcher.ModelPatcher) -> list[torch.nn.Module]:
     """All blocks of the model, in the order they run."""
     network = patcher.model.diffusion_model
-    stacks = [network.get_submodule(stack) for stack in STACKS[type(network).__name__]]
-    return [block for stack in stacks for block in (stack.values() if isinstance(stack, ModuleDict) else stack)]
+    return [block for stack in STACKS[type(network).__name__] for block in network.get_submodule(stack).children()]

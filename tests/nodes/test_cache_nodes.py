@@ -65,7 +65,7 @@ def test_the_node_ids_are_a_contract():
 
 @every_node
 def test_threshold_zero_returns_the_very_same_model(node):
-    for model in (shared("flux_dev").patcher()):
+    for model in shared("flux_dev").patcher():
         assert executed(node, model, threshold=0.0) is model
 
 

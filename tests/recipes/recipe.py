@@ -22,3 +22,5 @@ class Recipe:
     tokens: int = 7  # text tokens; a fixed number where the model has one
     config_values: dict = field(default_factory=dict)  # attributes of the config class; some overrule `unet`
     shrink: Callable[[torch.nn.Module], None] = lambda network: None  # replaces parts whose size `unet` cannot set
+    constants: tuple[str, ...] = ()  # ends of the names of buffers that keep their values
+    outside: Callable[[Draw], dict] = lambda draw: {}  # weights its config wants besides those of the network
