@@ -203,15 +203,17 @@ class ModelCall:
         self.branches = branches
         self.index = len(session.report.trace) - 1
         self.layout: Hashable = None
+        self.refusal: str | None = None
 
-    def decide(self, signal: Tensor | None, layout: Hashable = None) -> bool:
+    def decide(self, signal: Tensor | None, layout: Hashable = None, refusal: str | None = None) -> bool:
         """Whether to reuse.
 
         Args:
             signal: (B, ...) with the branches' shares in order, or None.
             layout: what a stored residual must fit, such as the shapes of the streams.
+            refusal: why the host cannot do without computing, or None.
         """
-        self.layout = layout
+        self.layout, self.refusal = layout, refusal
         shares = [None] * len(self.branches) if signal is None else signal.chunk(len(self.branches))
         with self.session.lock:
             scores = [state.policy.observe(share) for (_, state), share in zip(self.branches, shares, strict=True)]
@@ -244,7 +246,9 @@ class ModelCall:
         return Decision(False, UNOBSERVED) if self.session.unobserved >= self.index - 1 else None
 
     def _missing(self) -> Decision | None:
-        """A reason to compute if any branch has nothing (recent) to reuse."""
+        """A reason to compute if this call cannot reuse, or any branch has nothing (recent) to reuse."""
+        if self.refusal:
+            return Decision(False, self.refusal)
         states = [state for _, state in self.branches]
         if not all(state.predictor.ready and state.last_seen >= 0 for state in states):
             return Decision(False, "first evaluation" if self.index == 0 else "nothing stored for this branch yet")
@@ -264,6 +268,11 @@ class ModelCall:
             for _, state in self.branches:
                 state.policy.reused(self.step)
             self._keep()
+
+    def computed_unseen(self) -> None:
+        """The model ran, and nothing of it was to be kept."""
+        with self.session.lock:
+            self.evaluation.computed_calls += 1
 
     def computed(self, residual: Streams | None) -> None:
         """The blocks ran; `residual` is exit - entry for the whole batch, or None if it could not be observed."""

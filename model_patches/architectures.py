@@ -5,23 +5,59 @@ The key is the class name of the diffusion model (`model.diffusion_model`), as C
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
 from torch import nn
 
 from . import modulation
-from .architecture import Architecture, Argument, BlockStack, unwrapped
+from .architecture import Architecture, Arguments, ModulatedInputFunction, unwrapped
+from .stacks import (
+    Argument,
+    BatchInside,
+    BlockStack,
+    CachingStream,
+    JoinedStreams,
+    PackedStream,
+    StreamPair,
+    TwoStreams,
+)
 
-TOKENS = Argument("x", 0)
+X = Argument("x", 0)
+HIDDEN_STATES = Argument("hidden_states", 0)
+ENCODER_HIDDEN_STATES = Argument("encoder_hidden_states", 1)
 
 
-def lumina2_image_tokens(model: Any, latent: tuple[int, ...]) -> int:
-    """Patches of the latent (B, C, H, W), padded as the model pads them."""
-    patch = model.patch_size
-    count = math.ceil(latent[-2] / patch) * math.ceil(latent[-1] / patch)
+# -- the odd parts of some models -------------------------------------------------------------------------------------
+
+
+def patches(attribute: str = "patch_size"):
+    """The number of patches in the latent, whose last two dimensions are cut into squares."""
+
+    def image_tokens(model: Any, latent: tuple[int, ...], arguments: Arguments) -> int:
+        side = getattr(model, attribute)
+        return math.ceil(latent[-2] / side) * math.ceil(latent[-1] / side)
+
+    return image_tokens
+
+
+def lumina2_image_tokens(model: Any, latent: tuple[int, ...], arguments: Arguments) -> int:
+    """Patches, padded as the model pads them."""
+    count = patches()(model, latent, arguments)
     multiple = getattr(model, "pad_tokens_multiple", None) or 1
     return math.ceil(count / multiple) * multiple
+
+
+def pixels(model: Any, latent: tuple[int, ...], arguments: Arguments) -> int:
+    """One token for each element of the latent's plane."""
+    return latent[-2] * latent[-1]
+
+
+def krea2_image_tokens(model: Any, latent: tuple[int, ...], arguments: Arguments) -> int:
+    """All behind the text: those of the picture, then those of references."""
+    start, end = arguments["transformer_options"]["img_slice"]
+    return end - start
 
 
 def vace_blocks(model: Any, last: int) -> list[nn.Module]:
@@ -29,65 +65,195 @@ def vace_blocks(model: Any, last: int) -> list[nn.Module]:
     return [] if max(model.vace_layers_mapping, default=0) >= last else list(model.vace_blocks)
 
 
-def flux_like(name: str) -> Architecture:
+def fills_own_cache(arguments: Arguments) -> str | None:
+    """HiDream-O1 keeps the prompt's keys and values of its first call, for which it passes an empty collection."""
+    return "the model fills its own cache of the prompt" if arguments.get("past_key_value") == () else None
+
+
+# -- entries that several classes share -------------------------------------------------------------------------------
+
+
+def flux_like(name: str, **more: Any) -> Architecture:
     """Double-stream blocks, then single-stream blocks on text and image tokens joined, text first."""
-    double = BlockStack("double_blocks", Argument("img", 0), Argument("txt", 1), returns=("image", "text"))
-    single = BlockStack("single_blocks", TOKENS, joint="text_first")
-    return Architecture(name, (double, single), modulation.flux)
+    double = TwoStreams("double_blocks", Argument("img", 0), Argument("txt", 1))
+    return Architecture(name, (double, JoinedStreams("single_blocks")), modulation.flux, **more)
 
 
 def wan(name: str, **more: Any) -> Architecture:
     """One stream of video tokens; text enters by cross-attention."""
-    return Architecture(name, (BlockStack("blocks", TOKENS),), modulation.wan, time_embedding="time_embedding", **more)
+    return Architecture(name, (BlockStack("blocks"),), modulation.wan, time_embedding="time_embedding", **more)
 
 
-QWEN_IMAGE = BlockStack(
-    "transformer_blocks",
-    Argument("hidden_states", 0),
-    Argument("encoder_hidden_states", 1),
-    returns=("text", "image"),
-)
+def qwen_like(name: str) -> Architecture:
+    stack = TwoStreams("transformer_blocks", HIDDEN_STATES, ENCODER_HIDDEN_STATES, returns=("text", "image"))
+    return Architecture(name, (stack,), modulation.qwen_image)
+
+
+def lumina(name: str) -> Architecture:
+    stack = JoinedStreams("layers")
+    return Architecture(name, (stack,), modulation.lumina2, image_tokens=lumina2_image_tokens)
+
+
+def pixeldit(name: str) -> Architecture:
+    stack = TwoStreams("patch_blocks", Argument("x", 0), Argument("y", 1))
+    return Architecture(name, (stack,), modulation.pixeldit)
+
+
+def cosmos_predict2(name: str) -> Architecture:
+    return Architecture(name, (BlockStack("blocks", Argument("x_B_T_H_W_D", 0)),), modulation.cosmos_predict2)
+
+
+def one_stream(
+    name: str, path: str, image: Argument, modulated_input: ModulatedInputFunction, **more: Any
+) -> Architecture:
+    return Architecture(name, (BlockStack(path, image),), modulated_input, **more)
+
 
 ARCHITECTURES: dict[str, Architecture] = {
+    # images
     "Flux": flux_like("Flux"),
     "Chroma": flux_like("Chroma"),
-    "HunyuanVideo": flux_like("HunyuanVideo"),
-    "WanModel": wan("Wan"),
-    "VaceWanModel": wan("Wan VACE", idle_modules=vace_blocks),
-    "QwenImageTransformer2DModel": Architecture("Qwen-Image", (QWEN_IMAGE,), modulation.qwen_image),
-    "NextDiT": Architecture(
-        "Lumina 2 / Z-Image",
-        (BlockStack("layers", TOKENS, joint="text_first"),),
-        modulation.lumina2,
-        image_tokens=lumina2_image_tokens,
-    ),
+    "ChromaRadiance": flux_like("Chroma Radiance"),
+    "QwenImageTransformer2DModel": qwen_like("Qwen-Image"),
+    "MageFlowTransformer2DModel": qwen_like("Mage-Flow"),
+    "LensTransformer2DModel": qwen_like("Lens"),
+    "NextDiT": lumina("Lumina 2 / Z-Image"),
+    "NextDiTPixelSpace": lumina("Z-Image pixel space"),
     "OpenAISignatureMMDITWrapper": Architecture(
         "SD3",
-        (BlockStack("joint_blocks", Argument("x", 1), Argument("context", 0), returns=("text", "image")),),
+        (TwoStreams("joint_blocks", Argument("x", 1), Argument("context", 0), returns=("text", "image")),),
         modulation.sd3,
     ),
-    "LTXVModel": Architecture("LTXV", (BlockStack("transformer_blocks", TOKENS),), modulation.ltxv),
+    "MMDiT": Architecture(
+        "AuraFlow",
+        (
+            TwoStreams("double_layers", Argument("x", 1), Argument("c", 0), returns=("text", "image")),
+            JoinedStreams("single_layers", Argument("cx", 0)),
+        ),
+        modulation.aura_flow,
+    ),
+    "HiDreamImageTransformer2DModel": Architecture(
+        "HiDream I1",
+        (
+            TwoStreams("double_stream_blocks", Argument("image_tokens", 0), Argument("text_tokens", 2)),
+            JoinedStreams("single_stream_blocks", Argument("image_tokens", 0), order="image_first"),
+        ),
+        modulation.hidream,
+    ),
+    "HiDreamO1Transformer": Architecture(
+        "HiDream O1",
+        (CachingStream("language_model.layers"),),
+        modulation.tokens("x"),
+        must_compute=fills_own_cache,
+    ),
+    "HunYuanDiT": one_stream("HunyuanDiT", "blocks", X, modulation.hunyuan_dit, long_skips=True),
+    "PixArtMS": one_stream("PixArt", "blocks", X, modulation.pixart),
+    "OmniGen2Transformer2DModel": Architecture(
+        "OmniGen 2", (JoinedStreams("layers", HIDDEN_STATES),), modulation.omnigen2, image_tokens=patches()
+    ),
+    "BooguTransformer2DModel": Architecture(
+        "Boogu",
+        (
+            TwoStreams("double_stream_layers", Argument("img_hidden_states", 0), Argument("instruct_hidden_states", 1)),
+            JoinedStreams("single_stream_layers", HIDDEN_STATES),
+        ),
+        modulation.boogu,
+    ),
+    "SingleStreamDiT": Architecture(
+        "Krea 2", (JoinedStreams("blocks"),), modulation.krea2, image_tokens=krea2_image_tokens
+    ),
+    "Ideogram4Transformer2DModel": Architecture(
+        "Ideogram 4", (JoinedStreams("layers"),), modulation.ideogram4, image_tokens=pixels
+    ),
+    "ErnieImageModel": Architecture(
+        "Ernie Image", (JoinedStreams("layers", order="image_first"),), modulation.ernie, image_tokens=patches()
+    ),
+    "JoyImageTransformer3DModel": Architecture(
+        "JoyImage", (TwoStreams("double_blocks", HIDDEN_STATES, ENCODER_HIDDEN_STATES),), modulation.joyimage
+    ),
+    "PixDiT_T2I": pixeldit("PixelDiT"),
+    "PidNet": pixeldit("PiD"),
+    "Anima": cosmos_predict2("Anima"),
+    # videos
+    "WanModel": wan("Wan"),
+    "VaceWanModel": wan("Wan VACE", idle_modules=vace_blocks),
+    "CameraWanModel": wan("Wan camera"),
+    "HumoWanModel": wan("Wan HuMo"),
+    "WanModel_S2V": wan("Wan S2V"),
+    "AnimateWanModel": wan("Wan Animate"),
+    "SCAILWanModel": wan("Wan SCAIL"),
+    "SCAIL2WanModel": wan("Wan SCAIL-2"),
+    "WanDancerModel": wan("Wan Dancer"),
+    "CausalWanModel": wan("Wan causal"),
+    "HunyuanVideo": flux_like("HunyuanVideo"),
+    "LTXVModel": Architecture("LTXV", (BlockStack("transformer_blocks"),), modulation.ltxv),
+    "LTXAVModel": Architecture(
+        "LTX-2 audio-video", (StreamPair("transformer_blocks"),), modulation.ltx_av, all_streams_end=True
+    ),
+    "AsymmDiTJoint": Architecture("Mochi", (TwoStreams("blocks", X, Argument("y", 2)),), modulation.mochi),
+    "CogVideoXTransformer3DModel": Architecture(
+        "CogVideoX", (TwoStreams("blocks", HIDDEN_STATES, ENCODER_HIDDEN_STATES),), modulation.cogvideo
+    ),
+    "GeneralDIT": Architecture("Cosmos 1", (BatchInside("blocks", X, batch_dim=3),), modulation.tokens("x")),
+    "MiniTrainDIT": cosmos_predict2("Cosmos Predict2"),
+    "Kandinsky5": one_stream(
+        "Kandinsky 5", "visual_transformer_blocks", Argument("visual_embed", 0), modulation.kandinsky5
+    ),
+    "MiniMaxH3Model": Architecture("MiniMax H3", (BatchInside("blocks"),), modulation.minimax),
+    "NaDiT": Architecture(
+        "SeedVR2",
+        (
+            PackedStream(
+                "blocks",
+                Argument("vid", 0),
+                others=(Argument("txt", 1), Argument("vid_shape", 2), Argument("txt_shape", 3)),
+            ),
+        ),
+        modulation.tokens("vid"),
+        exchanges_rows=True,
+    ),
+    # audio
+    "ACEStepTransformer2DModel": one_stream("ACE-Step 1", "transformer_blocks", HIDDEN_STATES, modulation.ace_step),
+    "AceStepConditionGenerationModel": one_stream(
+        "ACE-Step 1.5", "decoder.layers", HIDDEN_STATES, modulation.ace_step_15
+    ),
+    "AudioDiffusionTransformer": one_stream("Stable Audio", "transformer.layers", X, modulation.stable_audio),
+    # shapes
+    "Hunyuan3Dv2": flux_like("Hunyuan3D 2"),
+    "HunYuanDiTPlain": one_stream(
+        "Hunyuan3D 2.1",
+        "blocks",
+        HIDDEN_STATES,
+        modulation.tokens("hidden_states"),
+        long_skips=True,
+        exchanges_rows=True,
+    ),
+    "LatentSeqMMFlowModel": one_stream("TripoSplat", "blocks", X, modulation.triposplat),
 }
 
 
-class UnsupportedModel(ValueError):
-    """The model is not one that the cache knows."""
+def identify(model: nn.Module) -> Architecture | None:
+    """The table entry for a diffusion model, compiled or not; None if there is none or it does not fit the model."""
+    model = unwrapped(model)
+    entry = ARCHITECTURES.get(type(model).__name__)
+    return entry if entry and fits(entry, model) else None
 
 
-def identify(model: nn.Module) -> Architecture:
-    """The table entry for a diffusion model, compiled or not.
+def fits(entry: Architecture, model: nn.Module) -> bool:
+    """Whether the model has the entry's blocks, and they take the arguments that it names.
 
-    Raises:
-        UnsupportedModel: with the list of supported models.
+    A class of the same name by someone else, or of a ComfyUI that changed it, may not.
     """
-    class_name = type(unwrapped(model)).__name__
-    if class_name in ARCHITECTURES:
-        return ARCHITECTURES[class_name]
-    supported = ", ".join(sorted({architecture.name for architecture in ARCHITECTURES.values()}))
-    kind = (
-        "a U-Net, not a diffusion transformer" if class_name == "UNetModel" else f"of class {class_name}, not known yet"
-    )
-    raise UnsupportedModel(
-        f"StepCache cannot cache this model: it is {kind}. Supported: {supported}. "
-        "Remove the cache node for this model; the workflow then runs as without it."
+    try:
+        places = list(entry.blocks(model))
+    except AttributeError:
+        return False
+    firsts = {stack.path: (block, stack) for block, stack in reversed(places)}.values()
+    return bool(places) and all(takes(block, argument) for block, stack in firsts for argument in stack.arguments)
+
+
+def takes(block: nn.Module, argument: Argument) -> bool:
+    parameters = inspect.signature(type(unwrapped(block)).forward).parameters.values()
+    return any(
+        parameter.name == argument.name or parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters
     )

@@ -15,7 +15,9 @@ from torch import Tensor
 from ..cache_core.session import Branch
 
 
-def branches_of(base, x: Tensor, options: Mapping[str, Any], control: Any) -> list[Branch]:
+def branches_of(
+    base, x: Tensor, options: Mapping[str, Any], control: Any, rows_exchanged: bool = False
+) -> list[Branch]:
     """The branches of a model call, in batch order; empty if the batch cannot be told apart.
 
     Args:
@@ -23,12 +25,14 @@ def branches_of(base, x: Tensor, options: Mapping[str, Any], control: Any) -> li
         x: (B, ...), B being the number of branches times the latents of each.
         options: the call's `transformer_options`.
         control: ControlNet residuals by place, or None.
+        rows_exchanged: whether a result is only good for the same rows of the same batch.
     """
     order, uuids = options.get("cond_or_uncond") or (), options.get("uuids") or ()
     if not order or len(order) != len(uuids) or x.shape[0] % len(order):
         return []
     place = (id(base), x.device, context_window(options), replaced_blocks(options))
     facts = (tuple(x.shape[1:]), x.shape[0] // len(order), x.dtype, weights(base), control_places(control))
+    facts += (tuple(order),) if rows_exchanged else ()
     return [Branch(place, index, uuid, facts) for index, uuid in zip(order, uuids, strict=True)]
 
 

@@ -44,10 +44,10 @@ def calibration_for(method: str, model: ModelPatcher) -> Calibration:
         method: name of the file, such as "teacache".
     """
     table = entries(method)
-    architecture = identify(model.model.diffusion_model).name
+    architecture = identify(model.model.diffusion_model)
     facts = dict(model.model.model_config.unet_config) | {"model_class": type(model.model).__name__}
     for entry in table["entries"]:
-        if entry["architecture"] == architecture and matches(entry.get("match", {}), facts):
+        if architecture and entry["architecture"] == architecture.name and matches(entry.get("match", {}), facts):
             return _calibration(entry, entry["source"])
     return _calibration(table["general"] | {"name": "general rule"}, None)
 

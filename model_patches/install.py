@@ -14,6 +14,7 @@ from typing import Any
 import comfy.model_management
 import comfy.patcher_extension
 from comfy.model_patcher import ModelPatcher
+from torch import nn
 
 from ..cache_core.method import CacheMethod
 from ..cache_core.report import RunReport
@@ -21,8 +22,9 @@ from ..cache_core.session import Branch, CacheSession
 from ..cache_core.storage import CacheDevice, Storage
 from ..cache_core.types import Run
 from .architecture import Architecture, unwrapped
-from .architectures import UnsupportedModel, identify
+from .architectures import identify
 from .branches import branches_of
+from .fallback import LearningInterception
 from .intercept import BlockInterception
 
 KEY = "stepcache"
@@ -54,25 +56,30 @@ def apply_cache(
         settings, messages: shown in the report.
 
     Raises:
-        UnsupportedModel: the model's class is not in the table.
         ConflictingCache: the model already carries a cache, ours or ComfyUI's.
         ValueError: the model has too few blocks for the method.
     """
-    architecture = identify(model.model.diffusion_model)
     refuse_other_caches(model.wrappers)
-    blocks = sum(1 for _ in architecture.blocks(unwrapped(model.model.diffusion_model)))
+    architecture = identify(model.model.diffusion_model)
+    if architecture:
+        refuse_too_few_blocks(model.model.diffusion_model, architecture, method)
+    name = architecture.name if architecture else type(unwrapped(model.model.diffusion_model)).__name__
+    patch = CachePatch(method, name, listener, cache_device, dict(settings or {}), messages)
+    cached = model.clone()
+    cached.add_wrapper_with_key(Wrappers.OUTER_SAMPLE, KEY, patch.outer_sample)
+    cached.add_wrapper_with_key(Wrappers.PREDICT_NOISE, KEY, patch.predict_noise)
+    cached.add_wrapper_with_key(Wrappers.APPLY_MODEL, KEY, patch.apply_model)
+    return cached
+
+
+def refuse_too_few_blocks(model: nn.Module, architecture: Architecture, method: CacheMethod) -> None:
+    blocks = sum(1 for _ in architecture.blocks(unwrapped(model)))
     always = method.boundary.head + method.boundary.tail
     if always >= blocks:
         raise ValueError(
             f"{method.name} always computes {always} blocks, but this model has {blocks}: nothing is left to skip. "
             "Choose a method or setting that computes fewer."
         )
-    patch = CachePatch(method, architecture, listener, cache_device, dict(settings or {}), messages)
-    cached = model.clone()
-    cached.add_wrapper_with_key(Wrappers.OUTER_SAMPLE, KEY, patch.outer_sample)
-    cached.add_wrapper_with_key(Wrappers.PREDICT_NOISE, KEY, patch.predict_noise)
-    cached.add_wrapper_with_key(Wrappers.APPLY_MODEL, KEY, patch.apply_model)
-    return cached
 
 
 def refuse_other_caches(wrappers: Mapping[str, Mapping[str, list]], ours: int = 0) -> None:
@@ -92,7 +99,7 @@ class CachePatch:
     """The wrappers of one cache node; holds settings, no state."""
 
     method: CacheMethod
-    architecture: Architecture
+    model_name: str
     listener: Callable[[RunReport], None] | None
     cache_device: CacheDevice
     settings: Mapping[str, Any]
@@ -125,15 +132,8 @@ class CachePatch:
         )
         if not call:
             return executor(x, t, *args, **kwargs)
-        with live.interception(executor.class_obj).active(call, tuple(x.shape)) as watch:
-            output = executor(x, t, *args, **kwargs)
-        if watch.reuse and watch.complete:
-            call.reused()
-            return output
-        if watch.reuse:  # a block that should have returned the result was never called: the output is worthless
-            output = executor(x, t, *args, **kwargs)
-        call.computed(watch.residual if watch.complete else None)
-        return output
+        interception = live.interception(executor.class_obj)
+        return interception.run(call, executor.class_obj, x, t, lambda: executor(x, t, *args, **kwargs))
 
 
 class LiveRun:
@@ -144,7 +144,7 @@ class LiveRun:
 
     def __init__(self, patch: CachePatch, guider, sigmas):
         method = patch.method
-        report = RunReport(method.name, patch.architecture.name, patch.settings, list(patch.messages))
+        report = RunReport(method.name, patch.model_name, patch.settings, list(patch.messages))
         percent_to_sigma = guider.model_patcher.get_model_object("model_sampling").percent_to_sigma
         run = Run(
             tuple(sigmas.tolist()),
@@ -152,24 +152,26 @@ class LiveRun:
             end_sigma=float(percent_to_sigma(method.end_percent)),
         )
         self.patch = patch
-        self.interceptions: dict[int, BlockInterception | None] = {}
+        self.interceptions: dict[int, BlockInterception | LearningInterception] = {}
         self.session = CacheSession(method, run, report, Storage(patch.cache_device, spare_memory), patch.listener)
 
-    def interception(self, base) -> BlockInterception | None:
-        """The interception of a model in this run (there may be a second one), or None if its class is not known."""
+    def interception(self, base) -> BlockInterception | LearningInterception:
+        """The interception of a model in this run; there may be a second model."""
         key = id(base)
         if key not in self.interceptions:
-            try:
-                architecture = identify(base.diffusion_model)
-                self.interceptions[key] = BlockInterception(base.diffusion_model, architecture, self.patch.method)
-            except UnsupportedModel as unsupported:
-                self.session.report.message(str(unsupported))
-                self.interceptions[key] = None
+            model, method = base.diffusion_model, self.patch.method
+            architecture = identify(model)
+            self.interceptions[key] = (
+                BlockInterception(model, architecture, method)
+                if architecture
+                else LearningInterception(model, method, self.session.report.message)
+            )
         return self.interceptions[key]
 
     def open_call(self, base, x, options, control):
-        branches: list[Branch] = branches_of(base, x, options, control)
-        return self.session.open_call(branches) if branches and self.interception(base) else None
+        exchanged = self.interception(base).exchanges_rows
+        branches: list[Branch] = branches_of(base, x, options, control, exchanged)
+        return self.session.open_call(branches) if branches else None
 
     def end(self) -> None:
         self.session.end()

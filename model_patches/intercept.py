@@ -20,7 +20,8 @@ from ..cache_core.method import CacheMethod
 from ..cache_core.probes import HeadResidual, TimeEmbedding
 from ..cache_core.session import ModelCall
 from ..cache_core.types import Streams
-from .architecture import Architecture, Arguments, BlockStack, arguments_by_name, unwrapped
+from .architecture import Architecture, Arguments, arguments_by_name, unwrapped
+from .stacks import BlockStack, Sizes
 
 MISSING = object()
 Function = TypeVar("Function", bound=Callable)
@@ -45,6 +46,7 @@ class BlockInterception:
     def __init__(self, model: nn.Module, architecture: Architecture, method: CacheMethod):
         self.model = unwrapped(model)
         self.architecture = architecture
+        self.exchanges_rows = architecture.exchanges_rows
         self.method = method
         self.places: list[tuple[nn.Module, BlockStack]] = []
         self.shadows: dict[int, Callable] = {}
@@ -52,6 +54,18 @@ class BlockInterception:
         self.watch: CallWatch | None = None
         tapped = architecture.time_embedding if isinstance(method.probe, TimeEmbedding) else None
         self.embedding = EmbeddingTap(self.model, tapped)
+
+    def run(self, call: ModelCall, base: Any, x: Tensor, t: Tensor, forward: Callable[[], Tensor]) -> Tensor:
+        """One model call; `forward` runs the model."""
+        with self.active(call, tuple(x.shape)) as watch:
+            output = forward()
+        if watch.reuse and watch.complete:
+            call.reused()
+            return output
+        if watch.reuse:  # a block that should have returned the result was never called: the output is worthless
+            output = forward()
+        call.computed(watch.residual if watch.complete else None)
+        return output
 
     @contextmanager
     def active(self, call: ModelCall, latent_shape: tuple[int, ...]) -> Iterator[CallWatch]:
@@ -71,11 +85,20 @@ class BlockInterception:
                 yield self.watch
         finally:
             for module, previous in zip(modules, saved, strict=True):
+                module.__dict__.pop("modules", None)
                 if previous is MISSING:
                     module.__dict__.pop("forward", None)
                 else:
                     module.__dict__["forward"] = previous
             self.watch, self.forwards = None, {}
+
+    def keep_weights_away(self, first: int, last: int) -> None:
+        """For the rest of this call, hide the weights of skipped blocks from ComfyUI, which would load them ahead.
+
+        Some models queue all their blocks for loading, and the queue asks each for its `modules()` when its turn comes.
+        """
+        for block, _ in self.places[first : last + 1]:
+            block.__dict__["modules"] = no_modules
 
     def _idle_modules(self) -> list[nn.Module]:
         """Modules beside the blocks that have nothing to do on a reused call."""
@@ -97,6 +120,10 @@ class BlockInterception:
         return self.shadows[index]
 
 
+def no_modules() -> tuple[nn.Module, ...]:
+    return ()
+
+
 class CallWatch:
     """Follows one model call block by block: reads the signal, decides, stores or replaces the residual.
 
@@ -111,12 +138,12 @@ class CallWatch:
         self.method = interception.method
         self.call = call
         boundary = interception.method.boundary
+        tail = min(boundary.tail, boundary.head) if self.architecture.long_skips else boundary.tail
         self.first = boundary.head
-        self.last = len(interception.places) - 1 - boundary.tail
+        self.last = len(interception.places) - 1 - tail
         self.watched = {0, self.first, self.last}
-        function = self.architecture.image_tokens
-        self.image_tokens = function(interception.model, latent_shape) if function else None
-        self.rows = latent_shape[0]
+        self.latent_shape = latent_shape
+        self.sizes = Sizes(latent_shape[0])
         self.unforeseen = False  # another node runs the model in parts, or more than once
         self.noted = False  # block 0 was called: another node may have put something else in its place
         self.reuse = False
@@ -124,7 +151,8 @@ class CallWatch:
         self.result: Streams = ()
         self.residual: Streams | None = None
         self.replaced = False
-        self._first_input: tuple[nn.Module, Arguments] | None = None
+        self._first_input: Arguments = {}
+        self._refusal: str | None = None
         self._head_start: Tensor | None = None
         self._references = 0
         self._current: Streams = ()
@@ -146,12 +174,12 @@ class CallWatch:
         if self.unforeseen or not self.noted or not self.first <= index <= self.last:
             return forward(*args, **kwargs)
         if index == self.first:
-            self._enter(stack.read(args, kwargs, self.image_tokens))
+            self._enter(stack.read(args, kwargs, self.sizes))
         if self.reuse:
             return self._pass_over(index, stack, args, kwargs)
         output = forward(*args, **kwargs)
         if index == self.last:
-            self._leave(stack.returned(output, self.image_tokens))
+            self._leave(stack.returned(output, self.sizes))
         return output
 
     def _idle(self, forward: Callable, args: tuple, kwargs: dict) -> Any:
@@ -161,20 +189,32 @@ class CallWatch:
     @uncompiled
     def _note_first_input(self, args: tuple, kwargs: dict) -> None:
         block, stack = self.interception.places[0]
-        image = stack.read_image(args, kwargs, self.image_tokens)
-        self.unforeseen = self.noted or image.shape[0] != self.rows
-        self.noted = True
+        self.unforeseen, self.noted = self.noted, True
+        arguments = arguments_by_name(block, stack, args, kwargs)
+        self.sizes = self._measure(stack, args, kwargs, arguments)
+        image = stack.read(args, kwargs, self.sizes)[0]
+        assert image is not None
+        if image.shape[0] != self.sizes.rows:
+            self.unforeseen = True
         if self.unforeseen:
             return
-        if self.image_tokens is None and image.ndim == 3:
-            self.image_tokens = image.shape[1]
+        if self.architecture.must_compute:
+            self._refusal = self.architecture.must_compute(arguments)
         self._references = reference_tokens(kwargs, image)
         image = self._target(image)
         if isinstance(self.method.probe, HeadResidual):
             self._head_start = image.clone()  # many blocks write into their input
         else:
-            arguments = dict(arguments_by_name(block, stack, args, kwargs))
-            self._first_input = block, arguments | {stack.image.name: image}
+            self._first_input = {**arguments, stack.image.name: image}
+
+    def _measure(self, stack: BlockStack, args: tuple, kwargs: dict, arguments: Arguments) -> Sizes:
+        rows = self.latent_shape[0]
+        if self.architecture.image_tokens:
+            tokens = self.architecture.image_tokens(self.interception.model, self.latent_shape, arguments)
+        else:
+            image = stack.read(args, kwargs, Sizes(rows))[0]
+            tokens = image.shape[1] if image is not None and image.ndim == 3 else 0
+        return Sizes(rows, tokens)
 
     def _target(self, image: Tensor) -> Tensor:
         """The tokens of the picture itself: reference images follow them, are constant, and would dilute a change."""
@@ -184,24 +224,22 @@ class CallWatch:
     def _enter(self, streams: Streams) -> None:
         self._current = streams
         layout = tuple(stream if stream is None else (stream.shape, stream.dtype) for stream in streams)
-        self.reuse = self.call.decide(self.method.probe.signal(self), layout)
+        self.reuse = self.call.decide(self.method.probe.signal(self), layout, self._refusal)
         if self.reuse:
             self.result = tuple(starmap(added, zip_longest(streams, self.call.predict())))
+            self.interception.keep_weights_away(self.first, self.last)
         else:
             self.entry = tuple(None if stream is None else stream.clone() for stream in self._lasting(streams))
-        self._current, self._first_input, self._head_start = (), None, None
+        self._current, self._first_input, self._head_start = (), {}, None
 
     @uncompiled
     def _pass_over(self, index: int, stack: BlockStack, args: tuple, kwargs: dict) -> Any:
         if index == self.last:
             self.replaced = True
-            return stack.output(self.result)
-        if index != self.first and len(stack.returns) == 1:
-            return stack.image.get(args, kwargs)
-        streams = stack.read(args, kwargs, self.image_tokens)
-        if index == self.first:  # the model may write into what it takes for a block's result, and still hold the input
-            streams = tuple(None if stream is None else stream.clone() for stream in streams)
-        return stack.output(streams)
+            return stack.output(self.result, args, kwargs)
+        passed = stack.echo(args, kwargs)
+        # The model may write into what it takes for a block's result, and still hold what it gave to the first.
+        return copied(passed) if index == self.first else passed
 
     @uncompiled
     def _leave(self, streams: Streams) -> None:
@@ -211,14 +249,14 @@ class CallWatch:
             self.entry = ()
 
     def _lasting(self, streams: Streams) -> Streams:
-        """The streams that still matter after the skippable blocks: text does only if another block reads it."""
-        return streams if self.method.boundary.tail > 0 else streams[:1]
+        """The streams that still matter after the skippable blocks: text mostly does only if another block reads it."""
+        needed = self.architecture.all_streams_end or self.last < len(self.interception.places) - 1
+        return streams if needed else streams[:1]
 
     # -- what probes see ----------------------------------------------------------------------------------------------
 
     def modulated_input(self) -> Tensor:
-        assert self._first_input is not None
-        return self.architecture.modulated_input(*self._first_input)
+        return self.architecture.modulated_input(self.interception.places[0][0], self._first_input)
 
     def time_embedding(self) -> Tensor:
         assert self.interception.embedding.output is not None
@@ -257,6 +295,13 @@ def reference_tokens(arguments: Mapping[str, Any], image: Tensor) -> int:
     options = arguments.get("transformer_options") or {}
     count = sum(options.get("reference_image_num_tokens") or ())
     return count if count < image.shape[1] else 0
+
+
+def copied(value: Any) -> Any:
+    """The value with its tensors copied."""
+    if isinstance(value, Tensor):
+        return value.clone()
+    return tuple(copied(part) for part in value) if isinstance(value, tuple) else value
 
 
 def added(stream: Tensor | None, residual: Tensor | None) -> Tensor | None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from .sampling import count_block_runs, run
+from .sampling import count_block_runs, flat, run
 from .tiny_models import RECIPES, blocks_of, build, shared
 
 
@@ -13,8 +13,9 @@ def test_sampling_is_repeatable_and_finite(name):
     with count_block_runs(tiny.patcher) as runs:
         out = run(tiny.patcher, tiny, steps=10, cfg=4.0)
     assert runs.count in (10, 20)
-    assert out.shape == tiny.latent.shape and torch.isfinite(out).all()
-    assert 0.01 < out.std() < 100
+    assert out.shape == flat(tiny.latent).shape and torch.isfinite(out).all()
+    noise = max(1.0, float(tiny.patcher.get_model_object("model_sampling").sigma_max))  # what sampling starts from
+    assert 0.01 < out.std() < 100 * noise
     again = build(name)
     assert torch.equal(out, run(again.patcher, again, steps=10, cfg=4.0))
 
@@ -33,6 +34,7 @@ def test_the_output_depends_on_every_block_and_on_the_conditioning(name):
 
 
 def shuffled(output):
+    """The output with its streams disturbed; lengths and key-value caches beside them stay."""
     if isinstance(output, tuple):
-        return tuple(None if stream is None else stream.roll(1, -1) for stream in output)
-    return output.roll(1, -1)
+        return tuple(shuffled(part) if torch.is_tensor(part) else part for part in output)
+    return output.roll(1, -1) if output.is_floating_point() else output

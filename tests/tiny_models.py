@@ -18,6 +18,7 @@ import comfy.model_patcher
 import comfy.supported_models
 import pytest
 import torch
+from comfy.nested_tensor import NestedTensor
 from comfyui_version import __version__ as COMFYUI
 
 from devtools.sources import NEWEST, version_key
@@ -33,7 +34,7 @@ UNKNOWN_ARGUMENT = re.compile(r"unexpected keyword argument '(\w+)'")
 class TinyModel:
     name: str
     patcher: comfy.model_patcher.ModelPatcher
-    latent: torch.Tensor  # (1, C, H, W) or (1, C, T, H, W), zeros
+    latent: torch.Tensor | NestedTensor  # (1, C, H, W) or (1, C, T, H, W), zeros
     positive: list  # ComfyUI CONDITIONING
     negative: list
 
@@ -54,35 +55,42 @@ def build(name: str, seed: int = 0, **unet) -> TinyModel:
     return TinyModel(
         name,
         build_patcher(recipe, seed + zlib.crc32(name.encode())),
-        torch.zeros(1, *recipe.latent),
+        zeros(recipe.latent),
         conditioning(name, seed=11),
         conditioning(name, seed=12),
     )
 
 
+def zeros(shape: tuple) -> torch.Tensor | NestedTensor:
+    if isinstance(shape[0], tuple):
+        return NestedTensor([zeros(part) for part in shape])
+    return torch.zeros(1, *shape)
+
+
 def build_patcher(recipe: Recipe, seed: int) -> comfy.model_patcher.ModelPatcher:
-    model = build_model(recipe)
-    fill(model.diffusion_model, seed)
+    model = build_model(recipe, seed)
+    recipe.shrink(model.diffusion_model)
+    fill(model.diffusion_model, seed, recipe.constants)
     model.diffusion_model.eval().requires_grad_(False)
     assert type(model.diffusion_model).__name__ == recipe.network
     return comfy.model_patcher.ModelPatcher(model, load_device=CPU, offload_device=CPU)
 
 
-def build_model(recipe: Recipe) -> comfy.model_base.BaseModel:
-    """The model of a recipe with the weights that its class gives it.
+def build_model(recipe: Recipe, seed: int) -> comfy.model_base.BaseModel:
+    """The model of a recipe, before its weights are filled.
 
-    Recipes are written for the newest ComfyUI. On an older one the test is skipped if the class is not there yet, and
-    keyword arguments that its network does not know yet are left out.
+    Recipes are written for the newest ComfyUI. One that lacks the class skips the test, and keyword arguments that the
+    network of an older one does not know yet are left out.
     """
-    config_class = getattr(comfy.supported_models, recipe.config, None)
-    if config_class is None and OLDER:
+    if not hasattr(comfy.supported_models, recipe.config):
         pytest.skip(f"ComfyUI {COMFYUI} has no {recipe.config}")
+    config_class = getattr(comfy.supported_models, recipe.config)
     unet = dict(recipe.unet)
     while True:
-        config = config_class(unet)
+        config = type(recipe.config, (config_class,), recipe.config_values)(unet)
         config.set_inference_dtype(torch.float32, None)
         try:
-            return config.get_model({}, "")
+            return config.get_model(recipe.outside(drawer(seed)), "")
         except TypeError as error:
             unknown = UNKNOWN_ARGUMENT.search(str(error))
             if not OLDER or unknown is None or unknown[1] not in unet:
@@ -109,14 +117,16 @@ def conditioning(name: str, seed: int, tokens: int | None = None, **values) -> l
 
 def drawer(seed: int) -> Draw:
     generator = torch.Generator().manual_seed(seed)
-    return lambda *shape: torch.randn(*shape, generator=generator)
+    return lambda *shape: torch.randn(shape, generator=generator)
 
 
 @torch.no_grad()
-def fill(network: torch.nn.Module, seed: int) -> None:
+def fill(network: torch.nn.Module, seed: int, constants: tuple[str, ...] = ()) -> None:
     """Random weights under which every part matters: a layer left at zero would hide what runs through it."""
     draw = drawer(seed)
     for name, parameter in network.state_dict().items():  # with buffers: a table of positions may be one
+        if name.endswith(constants):
+            continue
         values = draw(*parameter.shape)
         if is_norm_scale(name, parameter):
             values = 1 + 0.1 * values
@@ -136,4 +146,4 @@ def is_norm_scale(name: str, parameter: torch.Tensor) -> bool:
 def blocks_of(patcher: comfy.model_patcher.ModelPatcher) -> list[torch.nn.Module]:
     """All blocks of the model, in the order they run."""
     network = patcher.model.diffusion_model
-    return [block for stack in STACKS[type(network).__name__] for block in getattr(network, stack)]
+    return [block for stack in STACKS[type(network).__name__] for block in network.get_submodule(stack).children()]

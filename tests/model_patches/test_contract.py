@@ -11,13 +11,13 @@ import pytest
 import torch
 from comfy_extras.nodes_easycache import EasyCacheNode, LazyCacheNode
 
-from stepcache.model_patches.architectures import ARCHITECTURES, UnsupportedModel
+from stepcache.model_patches.architectures import ARCHITECTURES
 from stepcache.model_patches.install import ConflictingCache
 
 from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, cached, normally_cached
 from ..control import with_control
 from ..sampling import count_block_runs, evaluate_twice, main_layer, run
-from ..tiny_models import RECIPES, blocks_of, build, build_unet, shared
+from ..tiny_models import RECIPES, blocks_of, build, shared
 
 UNCHANGED = 1e-6  # a threshold that reuses only where the input is the same
 
@@ -30,7 +30,7 @@ controllable = pytest.mark.parametrize("name", ["flux_dev", "qwen_image", "hunyu
 
 
 def test_every_supported_class_has_a_tiny_model():
-    assert set(ARCHITECTURES) == {recipe.network for recipe in RECIPES.values()}
+    assert set(ARCHITECTURES) <= {recipe.network for recipe in RECIPES.values()}
 
 
 # -- exactness --------------------------------------------------------------------------------------------------------
@@ -258,24 +258,6 @@ def test_split_calls_give_the_result_of_batched_ones(name, method, monkeypatch):
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
-
-
-@every_method
-def test_a_unet_is_refused_with_the_supported_models_named(method):
-    with pytest.raises(UnsupportedModel, match="U-Net.*Flux.*Wan"):
-        cached(build_unet(), method, PERMISSIVE)
-
-
-@every_method
-def test_an_unknown_class_is_refused_with_the_supported_models_named(method):
-    patcher = build("wan_t2v").patcher
-    patcher.model.diffusion_model = Unheard()
-    with pytest.raises(UnsupportedModel, match="Unheard.*Flux.*Wan"):
-        cached(patcher, method, PERMISSIVE)
-
-
-class Unheard(torch.nn.Module):
-    pass
 
 
 @every_method

@@ -1,7 +1,7 @@
 """What it takes to build a tiny model of a real ComfyUI class."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -20,3 +20,7 @@ class Recipe:
     text: int = 32  # width of a text token
     extra: Callable[[Draw], dict] = lambda draw: {}  # what else a conditioning carries
     tokens: int = 7  # text tokens; a fixed number where the model has one
+    config_values: dict = field(default_factory=dict)  # attributes of the config class; some overrule `unet`
+    shrink: Callable[[torch.nn.Module], None] = lambda network: None  # replaces parts whose size `unet` cannot set
+    constants: tuple[str, ...] = ()  # ends of the names of buffers that keep their values
+    outside: Callable[[Draw], dict] = lambda draw: {}  # weights its config wants besides those of the network
