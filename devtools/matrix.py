@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from . import places
 from .junit import Counts, read_counts

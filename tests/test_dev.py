@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools import server, setup
+from devtools import packages, server, setup
 from devtools.failure import Failure
 
 DEV = Path(__file__).resolve().parent.parent / "dev.py"
@@ -20,15 +20,15 @@ def dev(*arguments, **variables):
     )
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["serve", "--help"], ["lint", "--help"]])
-def test_help_explains(arguments):
-    answer = dev(*arguments)
+@pytest.mark.parametrize("command", [[], ["demo"], ["serve"], ["lint"], ["matrix"]])
+def test_help_explains(command):
+    answer = dev(*command, "--help")
     assert answer.returncode == 0 and "usage:" in answer.stdout and answer.stderr == ""
 
 
 def test_an_unknown_command_names_the_known_ones():
     answer = dev("dmeo")
-    assert answer.returncode == 2 and "demo, test, serve, lint, bench" in answer.stderr
+    assert answer.returncode == 2 and "demo, test, matrix, serve, lint, bench" in answer.stderr
 
 
 @pytest.mark.parametrize("arguments", [["demo", "--size", "100"], ["demo", "--steps", "0"]])
@@ -73,7 +73,7 @@ def test_a_taken_port_says_which_option_to_use():
     ],
 )
 def test_pip_failures_are_explained(output, cure):
-    assert cure in setup.explain(output)
+    assert cure in packages.explain(output)
 
 
 def test_a_full_disk_is_noticed_before_the_download(monkeypatch, tmp_path):
@@ -86,7 +86,7 @@ def test_a_full_disk_is_noticed_before_the_download(monkeypatch, tmp_path):
 def test_a_finished_step_is_skipped_and_a_changed_one_redone(monkeypatch, tmp_path, key):
     ran = []
     monkeypatch.setattr(setup, "_make_venv", lambda: None)
-    monkeypatch.setattr(setup, "_get_comfyui", lambda: None)
+    monkeypatch.setattr(setup, "fetch", lambda source: None)
     monkeypatch.setattr(setup, "_records_file", lambda: tmp_path / "records.json")
     monkeypatch.setattr(setup, "_install_steps", lambda: [setup.Step("torch", "same", ran.append)])
     setup.set_up()
@@ -100,7 +100,7 @@ def test_an_interrupted_step_is_not_believed_finished(monkeypatch, tmp_path):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(setup, "_make_venv", lambda: None)
-    monkeypatch.setattr(setup, "_get_comfyui", lambda: None)
+    monkeypatch.setattr(setup, "fetch", lambda source: None)
     monkeypatch.setattr(setup, "_records_file", lambda: tmp_path / "records.json")
     monkeypatch.setattr(setup, "_install_steps", lambda: [setup.Step("torch", "key", interrupted)])
     for _ in range(2):
