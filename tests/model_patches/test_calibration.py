@@ -75,7 +75,11 @@ def test_a_polynomial_that_falls_below_zero_is_used_up_to_its_peak(entry):
 def test_no_polynomial_is_given_to_two_models_without_a_fit():
     """Only the 5b models of CogVideoX share one, as published."""
     sets = [tuple(entry["coefficients"]) for entry in table("teacache")["entries"]]
-    others = [tuple(entry["coefficients"]) for entry in table("teacache")["others"] if "not fitted again" not in entry["why_not"]]
+    others = [
+        tuple(entry["coefficients"])
+        for entry in table("teacache")["others"]
+        if "not fitted again" not in entry["why_not"]
+    ]
     assert len(sets) == len(set(sets)) and len(others) == len(set(others)) and not set(sets) & set(others)
     assert all(entry["why_not"] for entry in OTHERS)
 
