@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from comfy_api.latest import io
@@ -58,6 +59,7 @@ class ThresholdCacheNode(io.ComfyNode):
             cache_device,
             settings=plan.settings,
             messages=plan.messages,
+            at_start=partial(cls.plan, model, threshold, limits),
         )
         return io.NodeOutput(cached)
 
