@@ -20,7 +20,7 @@ class Evaluation:
     """One call of the denoiser by the sampler; it may need several model calls (branches, windows)."""
 
     index: int
-    position: float | None = None  # in the schedule; None if no model call of a known model was made
+    position: float | None = None  # in the schedule; None if no model call was observed
     sigma: float | None = None
     reason: str = "no cached model was called"
     signal: float | None = None  # the score that the policy judged; None where there was nothing finite

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .types import Step
 
@@ -38,3 +38,28 @@ class StepClock:
             if high > sigma > low:
                 return i + (high - sigma) / (high - low)
         return 0.0 if not nodes or sigma > nodes[0] else float(self.total)
+
+
+def fraction_covered(sigmas: Sequence[float], percent_to_sigma: Callable[[float], float]) -> float:
+    """The part of the whole schedule that a run covers, 0 to 1: less than 1 for split sampling and for denoise < 1.
+
+    Args:
+        percent_to_sigma: ComfyUI's; falls from the largest sigma at 0 to 0 at 1. Percent is of time before the shift.
+
+    >>> fraction_covered((0.5, 0.25, 0.0), lambda percent: 1 - percent)
+    0.5
+    """
+    if not sigmas:
+        return 1.0
+    return _percent_of(min(sigmas), percent_to_sigma) - _percent_of(max(sigmas), percent_to_sigma)
+
+
+def _percent_of(sigma: float, percent_to_sigma: Callable[[float], float]) -> float:
+    """The last percent whose sigma is not below the given one, by bisection."""
+    if sigma <= percent_to_sigma(1.0):
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if percent_to_sigma(middle) >= sigma else (low, middle)
+    return low

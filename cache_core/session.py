@@ -96,6 +96,9 @@ class CacheSession:
         self.step: Step | None = None
         self.last_sigma = float("inf")
         self.report.steps = self.run.steps
+        self.refusal = self.method.refusal(self.run)
+        if self.refusal:
+            self.report.message(self.refusal)
         self.lock = threading.RLock()
         self.unobserved = -2  # index of the last evaluation with a call whose blocks did not run as expected
         self.started = time.perf_counter()
@@ -142,9 +145,12 @@ class CacheSession:
     def open_call(self, branches: Sequence[Branch]) -> ModelCall | None:
         """A model call with these branches, one per equal share of the batch, in batch order.
 
-        Returns None outside of an evaluation: then the model must simply run.
+        Returns None outside of an evaluation, and in a run that is not to be cached: then the model must simply run.
         """
         if self.sigma is None:
+            return None
+        if self.refusal:
+            self.report.trace[-1].reason = self.refusal
             return None
         with self.lock:
             numbered = [self._numbered(branch) for branch in branches]

@@ -47,7 +47,13 @@ class Run:
     sigmas: tuple[float, ...]
     start_sigma: float  # reuse is allowed for end_sigma <= sigma <= start_sigma
     end_sigma: float
+    fraction: float = 1.0  # part of the whole schedule that the sigmas cover, by `schedule.fraction_covered`
 
     @property
     def steps(self) -> int:
         return max(len(self.sigmas) - 1, 0)
+
+    @property
+    def whole_steps(self) -> int:
+        """Steps that the whole schedule would have: 5 of 20 steps are no few-step run."""
+        return round(self.steps / self.fraction) if self.fraction > 0 else self.steps

@@ -1,22 +1,16 @@
-"""Fitted numbers for a detected model, from `calibrations/*.json`.
-
-A model is recognised by what ComfyUI found out about it (its `unet_config` and model class), never by a file name.
-"""
+"""Fitted numbers for a detected model, from `calibrations/*.json`, by its variant."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from comfy.model_patcher import ModelPatcher
 
+from ..cache_core.profiles import MagnitudeProfile
 from .architectures import identify
-
-FOLDER = Path(__file__).parent / "calibrations"
+from .variants import Facts, model_facts, table, variant
 
 
 @dataclass(frozen=True)
@@ -29,42 +23,50 @@ class Calibration:
     fitted_range: tuple[float, float] | None = None
     time_embedding: bool = False  # what the polynomial was fitted on: the time embedding, or the modulated input
     source: str | None = None
+    few_step: bool = False  # the variant is distilled to few steps
 
 
-@lru_cache
-def entries(method: str) -> Mapping[str, Any]:
-    """The parsed file of a method: {"general": {...}, "entries": [{...}, ...]}."""
-    return json.loads((FOLDER / f"{method}.json").read_text(encoding="utf-8"))
-
-
-def calibration_for(method: str, model: ModelPatcher) -> Calibration:
-    """The first entry that matches the model, or the method's general rule.
+def calibration_for(method: str, model: ModelPatcher, run_facts: Facts | None = None) -> Calibration:
+    """The figures published for this model, or the method's general rule.
 
     Args:
         method: name of the file, such as "teacache".
+        run_facts: what `variants.run_facts` tells when a run starts. Without them the usual run is assumed.
     """
-    table = entries(method)
     architecture = identify(model.model.diffusion_model)
-    facts = dict(model.model.model_config.unet_config) | {"model_class": type(model.model).__name__}
-    for entry in table["entries"]:
-        if architecture and entry["architecture"] == architecture.name and matches(entry.get("match", {}), facts):
-            return _calibration(entry, entry["source"])
-    return _calibration(table["general"] | {"name": "general rule"}, None)
+    embeds = bool(architecture and architecture.time_embedding)
+    found = variant({**model_facts(model), **(run_facts or {})})
+    few_step = bool(found and found.get("few_step"))
+    for entry in _entries_for(method, found):
+        if entry.get("signal") != "time_embedding" or embeds:
+            return _calibration(entry, entry["source"], few_step)
+    return _calibration(table(method)["general"] | {"name": "general rule"}, None, few_step)
 
 
-def matches(wanted: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Whether every wanted fact holds. A list of values means any of them; null means absent or false."""
-    for name, value in wanted.items():
-        actual = facts.get(name)
-        if value is None:
-            if actual:
-                return False
-        elif actual not in (value if isinstance(value, list) else [value]):
-            return False
-    return True
+def magnitude_profile_for(model: ModelPatcher, steps: int, run_facts: Facts | None = None) -> MagnitudeProfile | None:
+    """MagCache's curve for this model, of several the one measured at the nearest number of steps; None if there is none.
+
+    Args:
+        steps: of the run.
+        run_facts: as for `calibration_for`.
+    """
+    found = variant({**model_facts(model), **(run_facts or {})})
+    profiles = [magnitude_profile(entry) for entry in _entries_for("magcache", found)]
+    return min(profiles, key=lambda profile: abs(profile.steps - steps), default=None)
 
 
-def _calibration(entry: Mapping[str, Any], source: str | None) -> Calibration:
+def magnitude_profile(entry: Mapping[str, Any]) -> MagnitudeProfile:
+    """An entry of `magcache.json` as a profile, which checks it."""
+    known: dict[str, Any] = {key: entry[key] for key in MagnitudeProfile.__dataclass_fields__}
+    known["ratios"] = {branch: tuple(values) for branch, values in entry["ratios"].items()}
+    return MagnitudeProfile(**known)
+
+
+def _entries_for(method: str, found: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    return [entry for entry in table(method)["entries"] if found and found["name"] in entry["variants"]]
+
+
+def _calibration(entry: Mapping[str, Any], source: str | None, few_step: bool) -> Calibration:
     coefficients, fitted = entry.get("coefficients"), entry.get("fitted_range")
     return Calibration(
         entry["name"],
@@ -73,4 +75,5 @@ def _calibration(entry: Mapping[str, Any], source: str | None) -> Calibration:
         (fitted[0], fitted[1]) if fitted else None,
         entry.get("signal") == "time_embedding",
         source,
+        few_step,
     )

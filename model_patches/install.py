@@ -16,8 +16,9 @@ import comfy.patcher_extension
 from comfy.model_patcher import ModelPatcher
 from torch import nn
 
-from ..cache_core.method import CacheMethod
+from ..cache_core.method import CacheMethod, Plan
 from ..cache_core.report import RunReport
+from ..cache_core.schedule import fraction_covered
 from ..cache_core.session import Branch, CacheSession
 from ..cache_core.storage import CacheDevice, Storage
 from ..cache_core.types import Run
@@ -26,6 +27,7 @@ from .architectures import identify
 from .branches import branches_of
 from .fallback import LearningInterception
 from .intercept import BlockInterception
+from .variants import Facts, run_facts
 
 KEY = "stepcache"
 CORE_CACHES = {"easycache": "EasyCache", "lazycache": "LazyCache"}
@@ -47,6 +49,7 @@ def apply_cache(
     cache_device: CacheDevice = "auto",
     settings: Mapping[str, Any] | None = None,
     messages: tuple[str, ...] = (),
+    at_start: Callable[[Facts], Plan] | None = None,
 ) -> ModelPatcher:
     """A clone of `model` that samples with `method`.
 
@@ -54,6 +57,8 @@ def apply_cache(
         listener: called with the run's report after every evaluation and, with `finished` set, at the end of each run.
         cache_device: where cached tensors are kept.
         settings, messages: shown in the report.
+        at_start: called when a run starts with the facts of it; gives the method, settings and messages for that run. The
+            boundary must be that of `method`.
 
     Raises:
         ConflictingCache: the model already carries a cache, ours or ComfyUI's.
@@ -64,7 +69,7 @@ def apply_cache(
     if architecture:
         refuse_too_few_blocks(model.model.diffusion_model, architecture, method)
     name = architecture.name if architecture else type(unwrapped(model.model.diffusion_model)).__name__
-    patch = CachePatch(method, name, listener, cache_device, dict(settings or {}), messages)
+    patch = CachePatch(name, listener, cache_device, Plan(method, dict(settings or {}), messages), at_start)
     cached = model.clone()
     cached.add_wrapper_with_key(Wrappers.OUTER_SAMPLE, KEY, patch.outer_sample)
     cached.add_wrapper_with_key(Wrappers.PREDICT_NOISE, KEY, patch.predict_noise)
@@ -98,18 +103,18 @@ def refuse_other_caches(wrappers: Mapping[str, Mapping[str, list]], ours: int = 
 class CachePatch:
     """The wrappers of one cache node; holds settings, no state."""
 
-    method: CacheMethod
     model_name: str
     listener: Callable[[RunReport], None] | None
     cache_device: CacheDevice
-    settings: Mapping[str, Any]
-    messages: tuple[str, ...]
+    plan: Plan
+    at_start: Callable[[Facts], Plan] | None = None
 
     def outer_sample(self, executor, noise, latent_image, sampler, sigmas, *args, **kwargs):
         guider = executor.class_obj
         refuse_other_caches(guider.model_options["transformer_options"]["wrappers"], ours=1)
         original = guider.model_options
-        live = LiveRun(self, guider, sigmas)
+        masked = (args[0] if args else kwargs.get("denoise_mask")) is not None
+        live = LiveRun(self, guider, sigmas, run_facts(guider, sigmas.tolist(), tuple(noise.shape), masked))
         guider.model_options = comfy.patcher_extension.copy_nested_dicts(original)
         guider.model_options["transformer_options"][KEY] = live
         try:
@@ -142,14 +147,16 @@ class LiveRun:
     It has to be an object of our own: ComfyUI copies dicts and lists in there at every call.
     """
 
-    def __init__(self, patch: CachePatch, guider, sigmas):
-        method = patch.method
-        report = RunReport(method.name, patch.model_name, patch.settings, list(patch.messages))
+    def __init__(self, patch: CachePatch, guider, sigmas, facts: Facts):
+        plan = patch.at_start(facts) if patch.at_start else patch.plan
+        method = self.method = plan.method
+        report = RunReport(method.name, patch.model_name, plan.settings, list(plan.messages))
         percent_to_sigma = guider.model_patcher.get_model_object("model_sampling").percent_to_sigma
         run = Run(
             tuple(sigmas.tolist()),
             start_sigma=float(percent_to_sigma(method.start_percent)),
             end_sigma=float(percent_to_sigma(method.end_percent)),
+            fraction=fraction_covered(sigmas.tolist(), lambda percent: float(percent_to_sigma(percent))),
         )
         self.patch = patch
         self.interceptions: dict[int, BlockInterception | LearningInterception] = {}
@@ -159,12 +166,11 @@ class LiveRun:
         """The interception of a model in this run; there may be a second model."""
         key = id(base)
         if key not in self.interceptions:
-            model, method = base.diffusion_model, self.patch.method
-            architecture = identify(model)
+            model, architecture = base.diffusion_model, identify(base.diffusion_model)
             self.interceptions[key] = (
-                BlockInterception(model, architecture, method)
+                BlockInterception(model, architecture, self.method)
                 if architecture
-                else LearningInterception(model, method, self.session.report.message)
+                else LearningInterception(model, self.method, self.session.report.message)
             )
         return self.interceptions[key]
 

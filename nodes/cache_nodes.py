@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
 from comfy_api.latest import io
 
-from ..cache_core.method import CacheMethod
+from ..cache_core.method import CacheMethod, Plan
 from ..cache_core.methods import first_block_cache, teacache
 from ..model_patches.calibration import Calibration, calibration_for
 from ..model_patches.install import apply_cache
+from ..model_patches.variants import Facts
 from .inputs import AUTOMATIC, cache_inputs, check_settings
 from .progress import NodeProgress
 
@@ -15,8 +20,12 @@ CATEGORY = "StepCache"
 
 THRESHOLD = (
     "How much change is ignored: larger is faster and less exact. "
-    "-1 uses the value recommended for the detected model, 0 switches the cache off."
+    "-1 uses the value recommended for the detected model and reuses nothing in runs of fewer than 10 steps; "
+    "0 switches the cache off."
 )
+
+MIN_STEPS = 10
+"""Recommended thresholds are for longer runs: below, steps differ too much to reuse."""
 
 NO_FIGURES = "No figures are published for this model: the general rule is used."
 
@@ -41,18 +50,32 @@ class ThresholdCacheNode(io.ComfyNode):
             raise ValueError(problem)
         if threshold == 0:
             return io.NodeOutput(model)
-        calibration = calibration_for(cls.calibrations, model)
-        used = calibration.threshold if threshold == AUTOMATIC else threshold
         limits = {"start_percent": start_percent, "end_percent": end_percent, "max_consecutive": max_consecutive}
+        plan = cls.plan(model, threshold, limits)
         cached = apply_cache(
             model,
-            cls.method(used, calibration, **limits),
+            plan.method,
             NodeProgress(cls.hidden.unique_id),
             cache_device,
-            settings={"threshold": used, "figures": calibration.name},
-            messages=() if calibration.source else (NO_FIGURES,),
+            settings=plan.settings,
+            messages=plan.messages,
+            at_start=partial(cls.plan, model, threshold, limits),
         )
         return io.NodeOutput(cached)
+
+    @classmethod
+    def plan(cls, model, threshold: float, limits: Mapping[str, Any], run_facts: Facts | None = None) -> Plan:
+        """What to do with the model; with `run_facts`, in the run that they are of."""
+        calibration = calibration_for(cls.calibrations, model, run_facts)
+        used = threshold
+        if threshold == AUTOMATIC:
+            used = calibration.threshold
+            limits = {**limits, "min_steps": MIN_STEPS, "few_step_model": calibration.few_step}
+        return Plan(
+            cls.method(used, calibration, **limits),
+            {"threshold": used, "figures": calibration.name},
+            () if calibration.source else (NO_FIGURES,),
+        )
 
 
 def schema(node_id: str, display_name: str, description: str, aliases: list[str]) -> io.Schema:

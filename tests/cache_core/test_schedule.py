@@ -2,7 +2,8 @@
 
 import pytest
 
-from stepcache.cache_core.schedule import StepClock
+from stepcache.cache_core.schedule import StepClock, fraction_covered
+from stepcache.cache_core.types import Run
 
 CLOCK = StepClock((1.0, 0.75, 0.5, 0.0))
 
@@ -36,3 +37,41 @@ def test_repeated_and_rising_nodes(sigmas, positions):
 @pytest.mark.parametrize("sigmas", [(), (0.5,), (1.0, 0.0)])
 def test_a_schedule_of_at_most_one_step_is_all_last(sigmas):
     assert StepClock(sigmas).step(0.5).is_last
+
+
+def shifted(shift):
+    """ComfyUI's percent_to_sigma for a flow model."""
+    return lambda percent: shift * (1 - percent) / (1 + (shift - 1) * (1 - percent))
+
+
+@pytest.mark.parametrize("shift", [1.0, 3.0, 12.0])
+@pytest.mark.parametrize(
+    ("first", "last", "fraction"), [(0, 20, 1.0), (0, 10, 0.5), (10, 20, 0.5), (15, 20, 0.25), (7, 8, 0.05)]
+)
+def test_the_fraction_of_a_cut_schedule(shift, first, last, fraction):
+    sigmas = [shifted(shift)(step / 20) for step in range(first, last + 1)]
+    assert fraction_covered(sigmas, shifted(shift)) == pytest.approx(fraction, abs=1e-6)
+    assert fraction_covered(sigmas[::-1], shifted(shift)) == pytest.approx(fraction, abs=1e-6)
+
+
+def test_a_model_whose_percents_jump_at_both_ends():
+    """Models that predict noise answer 999999999.9 at 0 and 0.0 at 1, and 14.6 to 0.03 between."""
+
+    def percent_to_sigma(percent):
+        return 999999999.9 if percent <= 0 else 0.0 if percent >= 1 else 14.6 * (0.03 / 14.6) ** percent
+
+    assert fraction_covered([14.6, 3.0, 0.03, 0.0], percent_to_sigma) == pytest.approx(1, abs=1e-6)
+    assert fraction_covered([14.6, 3.0, 0.6618], percent_to_sigma) == pytest.approx(0.5, abs=1e-4)
+
+
+def test_no_sigmas_are_no_part_of_anything():
+    assert fraction_covered([], shifted(3.0)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("steps", "fraction", "whole"),
+    [(8, 1.0, 8), (5, 0.25, 20), (10, 0.99999, 10), (2, 0.5, 4), (3, 0.0, 3), (0, 1.0, 0)],
+)
+def test_steps_of_the_whole_schedule(steps, fraction, whole):
+    run = Run(tuple(range(steps, -1, -1)), 1.0, 0.0, fraction)
+    assert (run.steps, run.whole_steps) == (steps, whole)

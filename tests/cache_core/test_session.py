@@ -1,5 +1,6 @@
 """One run on plain tensors: what shares a decision, what is dropped, what is counted."""
 
+import re
 import threading
 
 import pytest
@@ -209,3 +210,31 @@ def test_parts_are_copied_for_every_branch():
     first, second = method.new_policy(), method.new_policy()
     first.observe(torch.ones(1))
     assert second.inner.current is None and method.policy.current is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "fraction", "refused"),
+    [
+        ({}, 1.0, None),
+        ({"min_steps": 10}, 1.0, None),
+        ({"min_steps": 11}, 1.0, "^10 steps are few"),
+        ({"min_steps": 11}, 0.5, None),  # half of 20 steps
+        ({"few_step_model": True}, 0.1, "made for few steps"),
+    ],
+)
+def test_few_steps_are_left_alone_and_the_report_names_the_cure(limits, fraction, refused):
+    run = Run(SIGMAS, start_sigma=1e9, end_sigma=0.0, fraction=fraction)
+    running = CacheSession(teacache(1e9, **limits), run, RunReport("TeaCache"))
+    opened = []
+    for sigma in SIGMAS[:-1]:
+        running.next_evaluation(torch.tensor([sigma]))
+        opened.append(running.open_call([Branch("model", 0, "uuid")]))
+    running.end()
+    if not refused:
+        assert all(opened) and running.report.messages == []
+        return
+    assert not any(opened) and (running.report.evaluations, running.report.computed) == (10, 10)
+    (message,) = running.report.messages
+    assert re.search(refused, message) and "set a threshold above 0" in message
+    assert {evaluation.reason for evaluation in running.report.trace} == {message}
+    assert (running.report.cache_bytes, running.report.device_reads) == (0, 0)

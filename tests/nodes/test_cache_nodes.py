@@ -5,11 +5,14 @@ import math
 import pytest
 import torch
 
-from stepcache.nodes.cache_nodes import NODES
+from stepcache.cache_core.types import Run
+from stepcache.model_patches.variants import table
+from stepcache.nodes.cache_nodes import NODES, TeaCache
 from stepcache.nodes.inputs import check_settings
 
+from ..model_patches.real_configs import FLUX
 from ..sampling import count_block_runs, run
-from ..tiny_models import shared
+from ..tiny_models import build, shared
 
 INPUTS = ["model", "threshold", "start_percent", "end_percent", "max_consecutive", "cache_device"]
 DEFAULTS = dict(threshold=-1.0, start_percent=0.0, end_percent=1.0, max_consecutive=0, cache_device="auto")
@@ -65,7 +68,7 @@ def test_the_node_ids_are_a_contract():
 
 @every_node
 def test_threshold_zero_returns_the_very_same_model(node):
-    for model in shared("flux_dev").patcher():
+    for model in (shared("flux_dev").patcher, build_unet()):
         assert executed(node, model, threshold=0.0) is model
 
 
@@ -87,3 +90,47 @@ def test_the_limits_reach_the_method(node):
     with count_block_runs(tiny.patcher) as runs:
         run(executed(node, tiny.patcher, threshold=10.0, start_percent=0.98, end_percent=0.99), tiny, steps=9)
     assert runs.count == 9
+
+
+@pytest.mark.parametrize(("threshold", "steps", "untouched"), [(-1.0, 9, True), (10.0, 4, False)])
+@every_node
+def test_the_recommended_threshold_leaves_runs_of_few_steps_alone(node, threshold, steps, untouched):
+    tiny = shared("flux_dev")
+    with count_block_runs(tiny.patcher) as runs:
+        output = run(executed(node, tiny.patcher, threshold=threshold), tiny, steps=steps)
+    assert runs.count == steps or not untouched
+    assert torch.equal(output, run(tiny.patcher, tiny, steps=steps)) is untouched
+
+
+def real(name, unet_config):
+    """A tiny model that looks like a shipped one to what reads its configuration."""
+    patcher = build(name).patcher
+    patcher.model.model_config.unet_config = unet_config
+    return patcher
+
+
+FLUX_FIGURES = {False: ("FLUX.1-dev", 0.25), True: ("FLUX.1-Kontext", 0.22)}
+
+
+@pytest.mark.parametrize("references", FLUX_FIGURES)
+def test_the_plan_follows_the_facts_of_the_run(references):
+    name, threshold = FLUX_FIGURES[references]
+    plan = TeaCache.plan(real("flux_dev", FLUX), -1.0, {}, {"references": references})
+    assert plan.settings == {"threshold": threshold, "figures": name} and plan.messages == ()
+    assert list(plan.method.policy.coefficients) == published(name)["coefficients"]
+    assert (plan.method.min_steps, plan.method.few_step_model) == (10, False)
+
+
+@pytest.mark.parametrize(("threshold", "refuses"), [(-1.0, True), (0.3, False)])
+@every_node
+def test_a_model_made_for_few_steps_is_left_alone_unless_told_otherwise(node, threshold, refuses):
+    longer, few = (Run(tuple(range(steps, -1, -1)), 1.0, 0.0) for steps in (10, 9))
+    usual = node.plan(shared("flux_dev").patcher, threshold, {})
+    assert usual.method.refusal(longer) is None and bool(usual.method.refusal(few)) is refuses
+    plan = node.plan(real("flux_schnell", FLUX | {"guidance_embed": False}), threshold, {})
+    assert bool(plan.method.refusal(longer)) is refuses
+    assert plan.settings["figures"] == "general rule" and plan.messages
+
+
+def published(name):
+    return next(entry for entry in table("teacache")["entries"] if entry["name"] == name)

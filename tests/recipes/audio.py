@@ -29,11 +29,11 @@ def small_lyric_encoder(network: torch.nn.Module) -> None:
 RECIPES: dict[str, Recipe] = {
     "ace1": Recipe(
         "ACEStep", "ACEStepTransformer2DModel", ("transformer_blocks",),
-        dict(audio_model="ace", attention_head_dim=16, in_channels=8, inner_dim=32, max_height=16, max_position=4096,
-             max_width=4096, mlp_ratio=2.5, num_attention_heads=2, num_layers=4, out_channels=8, patch_size=[16, 1],
+        dict(audio_model="ace", attention_head_dim=16, in_channels=8, inner_dim=32, max_height=4, max_position=4096,
+             max_width=4096, mlp_ratio=2.5, num_attention_heads=2, num_layers=4, out_channels=8, patch_size=[4, 1],
              rope_theta=1e6, speaker_embedding_dim=512, text_embedding_dim=32, ssl_encoder_depths=[8, 8],
              ssl_latent_dims=[32, 32], ssl_names=["a", "b"], lyric_encoder_vocab_size=64, lyric_hidden_size=32),
-        latent=(8, 16, 20), shrink=small_lyric_encoder,
+        latent=(8, 4, 20), shrink=small_lyric_encoder,
         extra=lambda draw: {"conditioning_lyrics": (10 * draw(1, 5).abs()).long(), "lyrics_strength": 1.0},
     ),
     "ace15": Recipe(

@@ -31,11 +31,12 @@ RECIPES: dict[str, Recipe] = {
         "ZImage", "NextDiT", ("layers",), Z_IMAGE, latent=(16, 8, 8),
     ),
     "z_image_omni": Recipe(
-        "ZImage", "NextDiT", ("layers",), Z_IMAGE | dict(siglip_feat_dim=16), latent=(16, 8, 8), extra=omni_extra,
+        "ZImage", "NextDiT", ("layers",), Z_IMAGE | dict(siglip_feat_dim=16, pad_tokens_multiple=8),
+        latent=(16, 8, 8), extra=omni_extra,
     ),
     "z_image_pixel": Recipe(
         "ZImagePixelSpace", "NextDiTPixelSpace", ("layers",),
-        Z_IMAGE | dict(image_model="zimage_pixel", patch_size=4, in_channels=3, decoder_hidden_size=32,
+        Z_IMAGE | dict(image_model="zimage_pixel", pad_tokens_multiple=8, patch_size=4, in_channels=3, decoder_hidden_size=32,
                        decoder_num_res_blocks=2, decoder_max_freqs=4),
         latent=(3, 16, 16),
     ),

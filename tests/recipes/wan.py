@@ -11,6 +11,7 @@ WAN = dict(
     image_model="wan2.1", model_type="t2v", in_dim=16, out_dim=16, dim=64, ffn_dim=96, freq_dim=32, text_dim=32,
     num_heads=2, num_layers=4,
 )  # fmt: skip
+S2V = WAN | dict(model_type="s2v", num_layers=5, audio_dim=16, audio_inject_layers=[0, 2, 3])
 OPS = comfy.ops.disable_weight_init
 CLIP_VISION = 32  # instead of 1280
 SHAPE = (16, 2, 8, 8)
@@ -37,12 +38,19 @@ def small_face_encoder(network: torch.nn.Module) -> None:
     motion = network.motion_encoder.enc.net_app
     first, residual, last = (type(motion.convs[i]) for i in (0, 1, -1))
     motion.convs = torch.nn.ModuleList([first(3, 8, 1), residual(8, 8), last(8, 16, 4, bias=False)])
+    for layer in network.motion_encoder.modules():
+        if hasattr(layer, "scale"):
+            layer.scale = 1.0  # it divides by the fan-in, as the random weights already do
     face = network.face_encoder
     conv = type(face.conv1_local)
     face.conv1_local = conv(512, 8 * face.num_heads, 3, operations=OPS)
     face.conv2, face.conv3 = (conv(8, 8, 3, stride=2, operations=OPS) for _ in range(2))
     face.norm1, face.norm2, face.norm3 = (OPS.LayerNorm(8, elementwise_affine=False) for _ in range(3))
     face.out_proj = OPS.Linear(8, network.dim)
+
+
+def speech(draw: Draw) -> dict:
+    return {"audio_embed": draw(1, 25, 16, 8), "reference_latents": [draw(1, 16, 1, 8, 8)]}
 
 
 def scail_extra(draw: Draw) -> dict:
@@ -94,14 +102,17 @@ RECIPES: dict[str, Recipe] = {
                                           "concat_latent_image": draw(1, 16, 2, 8, 8)},
     ),
     "wan_humo": Recipe(
-        "WAN21_HuMo", "HumoWanModel", ("blocks",), WAN | dict(model_type="humo", in_dim=36), shrink=small_audio_projection,
-        latent=SHAPE, extra=lambda draw: {"audio_embed": draw(1, 2, 8, 5, 4), "reference_latents": [draw(1, 16, 1, 8, 8)]},
+        "WAN21_HuMo", "HumoWanModel", ("blocks",), WAN | dict(model_type="humo", in_dim=36, dim=32),
+        shrink=small_audio_projection, latent=SHAPE,
+        extra=lambda draw: {"audio_embed": draw(1, 2, 8, 5, 4), "reference_latents": [draw(1, 16, 1, 8, 8)]},
     ),
     "wan_s2v": Recipe(
-        "WAN22_S2V", "WanModel_S2V", ("blocks",),
-        WAN | dict(model_type="s2v", num_layers=5, audio_dim=16, audio_inject_layers=[0, 2, 3]), latent=SHAPE,
-        extra=lambda draw: {"audio_embed": draw(1, 25, 16, 8), "reference_latents": [draw(1, 16, 1, 8, 8)],
-                            "control_video": draw(1, 16, 2, 8, 8)},
+        "WAN22_S2V", "WanModel_S2V", ("blocks",), S2V, latent=SHAPE,
+        extra=lambda draw: speech(draw) | {"control_video": draw(1, 16, 2, 8, 8)},
+    ),
+    "wan_s2v_motion": Recipe(
+        "WAN22_S2V", "WanModel_S2V", ("blocks",), S2V, latent=SHAPE,
+        extra=lambda draw: speech(draw) | {"reference_motion": draw(1, 16, 19, 8, 8)},
     ),
     "wan_animate": Recipe(
         "WAN22_Animate", "AnimateWanModel", ("blocks",),
