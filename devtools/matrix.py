@@ -16,7 +16,7 @@ from .sources import Source
 LOGS = places.LOGS / "matrix"
 STAGES = {
     "import": ["tests/test_import_rules.py", "-k", "importing_the_pack"],
-    "contract": ["tests/model_patches", "tests/nodes", "tests/field_cases"],
+    "contract": ["tests/model_patches/test_contract.py", "tests/nodes"],
     "server": ["tests/test_server.py", "-k", "a_cached_picture or are_listed"],
 }
 """What pytest runs on each version. The server's are one workflow with each cache node."""

@@ -55,9 +55,9 @@ def pixels(model: Any, latent: tuple[int, ...], arguments: Arguments) -> int:
 
 
 def krea2_image_tokens(model: Any, latent: tuple[int, ...], arguments: Arguments) -> int:
-    """All behind the text: those of the picture, then those of references."""
-    start, end = arguments["transformer_options"]["img_slice"]
-    return end - start
+    """All behind the text: those of the picture, then those of references, which ComfyUI before 0.30 has not."""
+    place = arguments["transformer_options"].get("img_slice")
+    return place[1] - place[0] if place else patches("patch")(model, latent, arguments)
 
 
 def vace_blocks(model: Any, last: int) -> list[nn.Module]:

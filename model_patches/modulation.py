@@ -194,10 +194,10 @@ def pixeldit(block: Block, arguments: Arguments) -> Tensor:
 def stable_audio(block: Block, arguments: Arguments) -> Tensor:
     """Version 3 modulates by a table plus the timestep; version 1 only prepends the timestep as a token."""
     tokens, timestep = arguments["x"], arguments.get("global_cond")
-    if not block.has_global_cond or timestep is None:
+    gates = getattr(block, "to_scale_shift_gate", None)
+    if gates is None or timestep is None:
         return block.pre_norm(tokens)
-    gates = block.to_scale_shift_gate
-    rows = gates.to(timestep) + timestep if block.global_cond_shared_embed else gates(timestep)
+    rows = gates(timestep) if isinstance(gates, torch.nn.Module) else gates.to(timestep) + timestep
     scale, shift = token_rows(rows).chunk(6, dim=-1)[:2]
     return modulated(block.pre_norm(tokens), shift, scale)
 

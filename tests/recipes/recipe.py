@@ -24,3 +24,4 @@ class Recipe:
     shrink: Callable[[torch.nn.Module], None] = lambda network: None  # replaces parts whose size `unet` cannot set
     constants: tuple[str, ...] = ()  # ends of the names of buffers that keep their values
     outside: Callable[[Draw], dict] = lambda draw: {}  # weights its config wants besides those of the network
+    since: str = "0"  # the first ComfyUI whose class can be sampled as the tests do

@@ -13,7 +13,7 @@ RECIPES: dict[str, Recipe] = {
         "Hunyuan3Dv2_1", "HunYuanDiTPlain", ("blocks",),
         dict(image_model="hunyuan3d2_1", in_channels=64, hidden_size=64, context_dim=32, depth=7, num_heads=2,
              num_moe_layers=2, num_experts=3, guidance_cond_proj_dim=None),
-        latent=(64, 16),
+        latent=(64, 16), since="0.24.1",  # before, one conditioning alone was not understood
     ),
     "triposplat": Recipe(
         "TripoSplat", "LatentSeqMMFlowModel", ("blocks",),
