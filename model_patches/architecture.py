@@ -39,7 +39,9 @@ class Architecture:
         long_skips: whether late blocks take what early ones returned, last in first out (U-shaped models).
         exchanges_rows: whether the model exchanges the halves of a batch inside; a stored result then belongs to the
             rows of the same batch only.
-        must_compute: (arguments of block 0) -> why this call must not be reused, or None.
+        always_run: how many of the first blocks run on every call, because something after the blocks needs what they
+            leave behind.
+        own_caches: attributes of the model that a reused call puts back, as it would fill them with nothing.
     """
 
     name: str
@@ -51,7 +53,8 @@ class Architecture:
     all_streams_end: bool = False
     long_skips: bool = False
     exchanges_rows: bool = False
-    must_compute: Callable[[Arguments], str | None] | None = None
+    always_run: int = 0
+    own_caches: tuple[str, ...] = ()
 
     def blocks(self, model: nn.Module) -> Iterator[tuple[nn.Module, BlockStack]]:
         """Every block of the model in execution order, with the stack that it belongs to."""

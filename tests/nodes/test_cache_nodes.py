@@ -12,7 +12,7 @@ from stepcache.nodes.inputs import check_settings
 
 from ..model_patches.real_configs import FLUX
 from ..sampling import count_block_runs, run
-from ..tiny_models import build, shared
+from ..tiny_models import build, build_unet, shared
 
 INPUTS = ["model", "threshold", "start_percent", "end_percent", "max_consecutive", "cache_device"]
 DEFAULTS = dict(threshold=-1.0, start_percent=0.0, end_percent=1.0, max_consecutive=0, cache_device="auto")
