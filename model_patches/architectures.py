@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from . import modulation
-from .architecture import Architecture, Arguments, ModulatedInputFunction, unwrapped
+from .architecture import Architecture, Arguments, IdleModulesFunction, ModulatedInputFunction, unwrapped
 from .stacks import (
     Argument,
     BatchInside,
@@ -63,6 +63,21 @@ def krea2_image_tokens(model: Any, latent: tuple[int, ...], arguments: Arguments
 def vace_blocks(model: Any, last: int) -> list[nn.Module]:
     """VACE's control blocks feed the main blocks at some depths. If one feeds the last, all are needed on every call."""
     return [] if max(model.vace_layers_mapping, default=0) >= last else list(model.vace_blocks)
+
+
+def face_adapters(model: Any, last: int) -> list[nn.Module]:
+    """Wan Animate's, one after every fifth block; those behind the last skippable block are needed."""
+    return [adapter for i, adapter in enumerate(model.face_adapter.fuser_blocks) if 5 * i < last]
+
+
+def injectors(name: str) -> IdleModulesFunction:
+    """Cross-attention to sound after some blocks; those behind the last skippable block are needed."""
+
+    def idle(model: Any, last: int) -> list[nn.Module]:
+        injector = getattr(model, name)
+        return [injector.injector[i] for block, i in injector.injected_block_id.items() if block < last]
+
+    return idle
 
 
 # -- entries that several classes share -------------------------------------------------------------------------------
@@ -174,14 +189,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Anima": cosmos_predict2("Anima"),
     # videos
     "WanModel": wan("Wan"),
-    "VaceWanModel": wan("Wan VACE", idle_modules=vace_blocks),
+    "VaceWanModel": wan("Wan VACE", idle_modules=vace_blocks, idle_pairs=True),
     "CameraWanModel": wan("Wan camera"),
     "HumoWanModel": wan("Wan HuMo"),
-    "WanModel_S2V": wan("Wan S2V"),
-    "AnimateWanModel": wan("Wan Animate"),
+    "WanModel_S2V": wan("Wan S2V", idle_modules=injectors("audio_injector")),
+    "AnimateWanModel": wan("Wan Animate", idle_modules=face_adapters),
     "SCAILWanModel": wan("Wan SCAIL"),
     "SCAIL2WanModel": wan("Wan SCAIL-2"),
-    "WanDancerModel": wan("Wan Dancer"),
+    "WanDancerModel": wan("Wan Dancer", idle_modules=injectors("music_injector")),
     "CausalWanModel": wan("Wan causal"),
     "HunyuanVideo": flux_like("HunyuanVideo"),
     "LTXVModel": Architecture("LTXV", (BlockStack("transformer_blocks"),), modulation.ltxv),

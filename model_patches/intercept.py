@@ -185,8 +185,10 @@ class CallWatch:
         return output
 
     def _idle(self, forward: Callable, args: tuple, kwargs: dict) -> Any:
-        """Modules beside the blocks take a stream and return what to add and the stream; on reuse nobody needs it."""
-        return (args[0], args[0]) if self.reuse else forward(*args, **kwargs)
+        if not self.reuse:
+            return forward(*args, **kwargs)
+        passed_on = args[0] if args else kwargs["x"]
+        return (passed_on, passed_on) if self.architecture.idle_pairs else passed_on
 
     @uncompiled
     def _note_first_input(self, args: tuple, kwargs: dict) -> None:
