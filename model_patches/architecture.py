@@ -21,7 +21,7 @@ ImageTokensFunction = Callable[[nn.Module, tuple[int, ...], Arguments], int]
 """(diffusion model, latent shape, arguments of block 0) -> the number of image tokens in a joined stream."""
 
 IdleModulesFunction = Callable[[nn.Module, int], list[nn.Module]]
-"""(diffusion model, index of the last skippable block) -> modules that take a stream and return (addition, stream)."""
+"""(diffusion model, index of the last skippable block) -> modules whose results are not needed once blocks are skipped."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,15 @@ class Architecture:
         modulated_input: TeaCache's signal, computed from the arguments of block 0.
         time_embedding: path of the submodule that embeds the timestep, for models whose TeaCache figures are of that.
         image_tokens: needed only where the first stack already joins streams.
-        idle_modules: modules beside the blocks that have nothing to do on a reused call.
+        idle_modules: modules beside the blocks that have nothing to do on a reused call. They pass on their first
+            argument, or in a model with `idle_pairs` that twice.
         all_streams_end: whether the model goes on with every stream after the blocks, not with the image alone.
         long_skips: whether late blocks take what early ones returned, last in first out (U-shaped models).
         exchanges_rows: whether the model exchanges the halves of a batch inside; a stored result then belongs to the
             rows of the same batch only.
-        must_compute: (arguments of block 0) -> why this call must not be reused, or None.
+        always_run: how many of the first blocks run on every call, because something after the blocks needs what they
+            leave behind.
+        own_caches: attributes of the model that a reused call puts back, as it would fill them with nothing.
     """
 
     name: str
@@ -48,10 +51,12 @@ class Architecture:
     time_embedding: str | None = None
     image_tokens: ImageTokensFunction | None = None
     idle_modules: IdleModulesFunction | None = None
+    idle_pairs: bool = False
     all_streams_end: bool = False
     long_skips: bool = False
     exchanges_rows: bool = False
-    must_compute: Callable[[Arguments], str | None] | None = None
+    always_run: int = 0
+    own_caches: tuple[str, ...] = ()
 
     def blocks(self, model: nn.Module) -> Iterator[tuple[nn.Module, BlockStack]]:
         """Every block of the model in execution order, with the stack that it belongs to."""

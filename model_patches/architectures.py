@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from . import modulation
-from .architecture import Architecture, Arguments, ModulatedInputFunction, unwrapped
+from .architecture import Architecture, Arguments, IdleModulesFunction, ModulatedInputFunction, unwrapped
 from .stacks import (
     Argument,
     BatchInside,
@@ -65,9 +65,19 @@ def vace_blocks(model: Any, last: int) -> list[nn.Module]:
     return [] if max(model.vace_layers_mapping, default=0) >= last else list(model.vace_blocks)
 
 
-def fills_own_cache(arguments: Arguments) -> str | None:
-    """HiDream-O1 keeps the prompt's keys and values of its first call, for which it passes an empty collection."""
-    return "the model fills its own cache of the prompt" if arguments.get("past_key_value") == () else None
+def face_adapters(model: Any, last: int) -> list[nn.Module]:
+    """Wan Animate's, one after every fifth block; those behind the last skippable block are needed."""
+    return [adapter for i, adapter in enumerate(model.face_adapter.fuser_blocks) if 5 * i < last]
+
+
+def injectors(name: str) -> IdleModulesFunction:
+    """Cross-attention to sound after some blocks; those behind the last skippable block are needed."""
+
+    def idle(model: Any, last: int) -> list[nn.Module]:
+        injector = getattr(model, name)
+        return [injector.injector[i] for block, i in injector.injected_block_id.items() if block < last]
+
+    return idle
 
 
 # -- entries that several classes share -------------------------------------------------------------------------------
@@ -91,7 +101,9 @@ def qwen_like(name: str) -> Architecture:
 
 def lumina(name: str) -> Architecture:
     stack = JoinedStreams("layers")
-    return Architecture(name, (stack,), modulation.lumina2, image_tokens=lumina2_image_tokens)
+    return Architecture(
+        name, (stack,), modulation.lumina2, time_embedding="t_embedder", image_tokens=lumina2_image_tokens
+    )
 
 
 def pixeldit(name: str) -> Architecture:
@@ -139,12 +151,13 @@ ARCHITECTURES: dict[str, Architecture] = {
             JoinedStreams("single_stream_blocks", Argument("image_tokens", 0), order="image_first"),
         ),
         modulation.hidream,
+        time_embedding="t_embedder",
     ),
     "HiDreamO1Transformer": Architecture(
         "HiDream O1",
         (CachingStream("language_model.layers"),),
         modulation.tokens("x"),
-        must_compute=fills_own_cache,
+        own_caches=("_kv_cache_entries",),  # of the prompt
     ),
     "HunYuanDiT": one_stream("HunyuanDiT", "blocks", X, modulation.hunyuan_dit, long_skips=True),
     "PixArtMS": one_stream("PixArt", "blocks", X, modulation.pixart),
@@ -176,14 +189,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Anima": cosmos_predict2("Anima"),
     # videos
     "WanModel": wan("Wan"),
-    "VaceWanModel": wan("Wan VACE", idle_modules=vace_blocks),
+    "VaceWanModel": wan("Wan VACE", idle_modules=vace_blocks, idle_pairs=True),
     "CameraWanModel": wan("Wan camera"),
     "HumoWanModel": wan("Wan HuMo"),
-    "WanModel_S2V": wan("Wan S2V"),
-    "AnimateWanModel": wan("Wan Animate"),
+    "WanModel_S2V": wan("Wan S2V", idle_modules=injectors("audio_injector")),
+    "AnimateWanModel": wan("Wan Animate", idle_modules=face_adapters),
     "SCAILWanModel": wan("Wan SCAIL"),
     "SCAIL2WanModel": wan("Wan SCAIL-2"),
-    "WanDancerModel": wan("Wan Dancer"),
+    "WanDancerModel": wan("Wan Dancer", idle_modules=injectors("music_injector")),
     "CausalWanModel": wan("Wan causal"),
     "HunyuanVideo": flux_like("HunyuanVideo"),
     "LTXVModel": Architecture("LTXV", (BlockStack("transformer_blocks"),), modulation.ltxv),
@@ -192,7 +205,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "AsymmDiTJoint": Architecture("Mochi", (TwoStreams("blocks", X, Argument("y", 2)),), modulation.mochi),
     "CogVideoXTransformer3DModel": Architecture(
-        "CogVideoX", (TwoStreams("blocks", HIDDEN_STATES, ENCODER_HIDDEN_STATES),), modulation.cogvideo
+        "CogVideoX",
+        (TwoStreams("blocks", HIDDEN_STATES, ENCODER_HIDDEN_STATES),),
+        modulation.cogvideo,
+        time_embedding="time_embedding_linear_2",
     ),
     "GeneralDIT": Architecture("Cosmos 1", (BatchInside("blocks", X, batch_dim=3),), modulation.tokens("x")),
     "MiniTrainDIT": cosmos_predict2("Cosmos Predict2"),
@@ -211,6 +227,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         ),
         modulation.tokens("vid"),
         exchanges_rows=True,
+        always_run=1,  # it expands the timestep to all tokens, for the head too
     ),
     # audio
     "ACEStepTransformer2DModel": one_stream("ACE-Step 1", "transformer_blocks", HIDDEN_STATES, modulation.ace_step),

@@ -79,7 +79,7 @@ def apply_cache(
 
 def refuse_too_few_blocks(model: nn.Module, architecture: Architecture, method: CacheMethod) -> None:
     blocks = sum(1 for _ in architecture.blocks(unwrapped(model)))
-    always = method.boundary.head + method.boundary.tail
+    always = max(method.boundary.head, architecture.always_run) + method.boundary.tail
     if always >= blocks:
         raise ValueError(
             f"{method.name} always computes {always} blocks, but this model has {blocks}: nothing is left to skip. "

@@ -78,6 +78,7 @@ class BlockInterception:
         modules = [block for block, _ in self.places] + self._idle_modules()
         saved = [module.__dict__.get("forward", MISSING) for module in modules]
         self.forwards = dict(enumerate(module.forward for module in modules))
+        own_caches = {name: getattr(self.model, name) for name in self.architecture.own_caches}
         try:
             with self.embedding:
                 for index, module in enumerate(modules):
@@ -90,6 +91,8 @@ class BlockInterception:
                     module.__dict__.pop("forward", None)
                 else:
                     module.__dict__["forward"] = previous
+            if self.watch.reuse:
+                vars(self.model).update(own_caches)
             self.watch, self.forwards = None, {}
 
     def keep_weights_away(self, first: int, last: int) -> None:
@@ -138,8 +141,8 @@ class CallWatch:
         self.method = interception.method
         self.call = call
         boundary = interception.method.boundary
-        tail = min(boundary.tail, boundary.head) if self.architecture.long_skips else boundary.tail
-        self.first = boundary.head
+        self.first = max(boundary.head, self.architecture.always_run)
+        tail = min(boundary.tail, self.first) if self.architecture.long_skips else boundary.tail
         self.last = len(interception.places) - 1 - tail
         self.watched = {0, self.first, self.last}
         self.latent_shape = latent_shape
@@ -152,7 +155,6 @@ class CallWatch:
         self.residual: Streams | None = None
         self.replaced = False
         self._first_input: Arguments = {}
-        self._refusal: str | None = None
         self._head_start: Tensor | None = None
         self._references = 0
         self._current: Streams = ()
@@ -183,8 +185,10 @@ class CallWatch:
         return output
 
     def _idle(self, forward: Callable, args: tuple, kwargs: dict) -> Any:
-        """Modules beside the blocks take a stream and return what to add and the stream; on reuse nobody needs it."""
-        return (args[0], args[0]) if self.reuse else forward(*args, **kwargs)
+        if not self.reuse:
+            return forward(*args, **kwargs)
+        passed_on = args[0] if args else kwargs["x"]
+        return (passed_on, passed_on) if self.architecture.idle_pairs else passed_on
 
     @uncompiled
     def _note_first_input(self, args: tuple, kwargs: dict) -> None:
@@ -198,8 +202,6 @@ class CallWatch:
             self.unforeseen = True
         if self.unforeseen:
             return
-        if self.architecture.must_compute:
-            self._refusal = self.architecture.must_compute(arguments)
         self._references = reference_tokens(kwargs, image)
         image = self._target(image)
         if isinstance(self.method.probe, HeadResidual):
@@ -224,7 +226,7 @@ class CallWatch:
     def _enter(self, streams: Streams) -> None:
         self._current = streams
         layout = tuple(stream if stream is None else (stream.shape, stream.dtype) for stream in streams)
-        self.reuse = self.call.decide(self.method.probe.signal(self), layout, self._refusal)
+        self.reuse = self.call.decide(self.method.probe.signal(self), layout)
         if self.reuse:
             self.result = tuple(starmap(added, zip_longest(streams, self.call.predict())))
             self.interception.keep_weights_away(self.first, self.last)

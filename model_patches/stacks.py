@@ -181,16 +181,18 @@ class PackedStream(BlockStack):
 
 @dataclass(frozen=True)
 class CachingStream(BlockStack):
-    """A language model's layers: they return (tokens, keys and values), the latter None where nothing was computed."""
+    """A language model's layers: they return (tokens, (keys, values, length)), of which a skipped one has nothing."""
 
     def returned(self, output: Any, sizes: Sizes) -> Streams:
         return (output[0],)
 
     def output(self, streams: Streams, args: Args, kwargs: Kwargs) -> Any:
-        return streams[0], None
+        assert streams[0] is not None
+        nothing = streams[0].new_empty(1, 1, 0, 1)
+        return streams[0], (nothing, nothing, 0)
 
     def echo(self, args: Args, kwargs: Kwargs) -> Any:
-        return self.image.get(args, kwargs), None
+        return self.output((self.image.get(args, kwargs),), args, kwargs)
 
 
 def packed_rows(tokens: Tensor, rows: int) -> Tensor:

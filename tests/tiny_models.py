@@ -146,4 +146,10 @@ def is_norm_scale(name: str, parameter: torch.Tensor) -> bool:
 def blocks_of(patcher: comfy.model_patcher.ModelPatcher) -> list[torch.nn.Module]:
     """All blocks of the model, in the order they run."""
     network = patcher.model.diffusion_model
-    return [block for stack in STACKS[type(network).__name__] for block in network.get_submodule(stack).children()]
+    known = next(STACKS[kind.__name__] for kind in type(network).__mro__ if kind.__name__ in STACKS)
+    return [block for stack in known for block in network.get_submodule(stack).children()]
+
+
+def rename(network: torch.nn.Module, name: str) -> None:
+    """Give the network a class of another name, which the pack does not know."""
+    network.__class__ = type(name, (type(network),), {})

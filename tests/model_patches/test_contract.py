@@ -17,20 +17,21 @@ from stepcache.model_patches.install import ConflictingCache
 from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, cached, normally_cached
 from ..control import with_control
 from ..sampling import count_block_runs, evaluate_twice, main_layer, run
-from ..tiny_models import RECIPES, blocks_of, build, shared
+from ..tiny_models import RECIPES, blocks_of, build, drawer, shared
 
 UNCHANGED = 1e-6  # a threshold that reuses only where the input is the same
 
 Interrupt = comfy.model_management.InterruptProcessingException  # the Cancel button
-EXCEPTIONS = [(name, Interrupt) for name in RECIPES] + [("flux_dev", RuntimeError), ("wan_t2v", RuntimeError)]
+EVERY = [name for name in RECIPES if name != "hidream_o1_edit"]  # it finds its own cache by chance: see test_traps.py
+EXCEPTIONS = [(name, Interrupt) for name in EVERY] + [("flux_dev", RuntimeError), ("wan_t2v", RuntimeError)]
 
-every_architecture = pytest.mark.parametrize("name", RECIPES)
+every_architecture = pytest.mark.parametrize("name", EVERY)
 every_method = pytest.mark.parametrize("method", METHODS)
 controllable = pytest.mark.parametrize("name", ["flux_dev", "qwen_image", "hunyuan_video", "sd3"])
 
 
 def test_every_supported_class_has_a_tiny_model():
-    assert set(ARCHITECTURES) <= {recipe.network for recipe in RECIPES.values()}
+    assert set(ARCHITECTURES) == {recipe.network for recipe in RECIPES.values()}
 
 
 # -- exactness --------------------------------------------------------------------------------------------------------
@@ -78,23 +79,34 @@ def test_lora(name, method):
 
 def assert_repeats_are_reused_exactly(patcher, tiny, method):
     """Evaluate every sigma twice on the same x: the second result must be the first, though its blocks were skipped."""
+    run(patcher, tiny, steps=1)  # HiDream-O1 keeps the prompt's keys and values of its first call ever
     pairs = []
     watched = cached(patcher, method, UNCHANGED)
     with count_block_runs(watched.patcher) as runs:
         run(watched.patcher, tiny, steps=4, sampler=comfy.samplers.KSAMPLER(evaluate_twice, {"pairs": pairs}))
     for first, second in pairs:
-        assert (second - first).abs().max() <= 1e-6 * first.abs().max()
+        assert deviation(second, first) <= ROUNDING.get(tiny.name, 1e-6)
     assert [evaluation.action for evaluation in watched.report.trace] == ["computed", "reused"] * 3 + ["computed"] * 2
     assert runs.count == watched.report.computed == 5
 
 
+ROUNDING = {"pixeldit": 5e-6}
+"""Where more than 1e-6 is rounding: PixelDiT's random pixel blocks amplify the last digit of the tokens."""
+
+
+def deviation(result, exact) -> float:
+    """The largest difference over the largest value."""
+    return float((result - exact).abs().max() / exact.abs().max())
+
+
 def with_weight_patch(patcher):
-    """A clone with a weight patch on the last block, as a LoRA makes."""
-    layer = main_layer(blocks_of(patcher)[-1])
+    """A clone with patches on the layers of the last block, as a LoRA makes."""
     names = {id(module): name for name, module in patcher.model.named_modules()}
+    layers = [layer for layer in blocks_of(patcher)[-1].modules() if isinstance(layer, torch.nn.Linear)]
+    draw = drawer(3)
+    patches = {f"{names[id(layer)]}.weight": ("diff", (draw(*layer.weight.shape),)) for layer in layers}
     patched = patcher.clone()
-    added = patched.add_patches({f"{names[id(layer)]}.weight": ("diff", (torch.ones_like(layer.weight),))}, 0.1)
-    assert len(added) == 1
+    assert len(patched.add_patches(patches, 0.1)) == len(layers)
     return patched
 
 
@@ -249,12 +261,16 @@ def test_a_reused_call_does_not_write_into_the_tokens_it_is_given(name, method):
 def test_split_calls_give_the_result_of_batched_ones(name, method, monkeypatch):
     tiny = shared(name)
     permissive = cached(tiny.patcher, method, PERMISSIVE)
+    plain_batched = run(tiny.patcher, tiny, steps=4, cfg=4.0)
     batched = run(permissive.patcher, tiny, steps=4, cfg=4.0)
     monkeypatch.setattr(tiny.patcher.model, "memory_required", lambda *args, **kwargs: 1e30)
+    plain_split = run(tiny.patcher, tiny, steps=4, cfg=4.0)
     with count_block_runs(tiny.patcher) as runs:
         split = run(permissive.patcher, tiny, steps=4, cfg=4.0)
     assert runs.count == 2 * permissive.report.computed == 4
-    assert torch.allclose(split, batched, atol=1e-3)
+    mixes = {"pixart_alpha", "pixart_sigma", "ace15", "seedvr2"}  # in ComfyUI itself rows see others
+    assert torch.allclose(plain_split, plain_batched, atol=1e-3) == (name not in mixes)
+    assert name in mixes or deviation(split, batched) <= 1e-3
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
