@@ -15,12 +15,13 @@ if sys.version_info < (3, 11):
 import argparse
 import signal
 import subprocess
+from pathlib import Path
 
 from devtools.environment import Environment, own_environment, prepare_environment
 from devtools.failure import Failure
-from devtools.options import demo_parser, matrix_parser, serve_parser
+from devtools.options import demo_parser, matrix_parser, models_parser, serve_parser
 from devtools.places import ROOT
-from devtools.sources import OLDEST, fetch
+from devtools.sources import OLDEST, SOURCES, fetch
 
 HELP = """\
 usage: python3 dev.py COMMAND [options]
@@ -29,6 +30,7 @@ commands:
   demo    sample one picture uncached, with TeaCache and with First Block Cache, and compare them
   test    run the test suite, then the oldest ComfyUI of the matrix; with arguments, which go to pytest, only the former
   matrix  try the pack on every ComfyUI version that it promises to work on
+  models  print the table of supported models
   serve   run ComfyUI with this pack and a small model, for use in the browser
   lint    check the code with ruff and pyright
   bench   measure time and quality; further arguments go to devtools/bench.py
@@ -75,9 +77,19 @@ def matrix(arguments: list) -> int:
     environment = own_environment()
     for source in options.versions:
         fetch(source)
-    if options.json:  # the tool runs in another folder
-        arguments = [*arguments, "--json", str(options.json)]
-    return run_tool(environment, "matrix", arguments)
+    if options.record and (options.quick or len(options.versions) < len(SOURCES)):
+        raise Failure("--record keeps what the whole matrix proved: leave out --quick and --versions.")
+    return run_tool(environment, "matrix", absolute(options.json, arguments))
+
+
+def models(arguments: list) -> int:
+    options = models_parser().parse_args(arguments)
+    return run_tool(prepare_environment(), "models", absolute(options.json, arguments))
+
+
+def absolute(file: Path | None, arguments: list) -> list:
+    """The arguments with `--json FILE` made absolute, as the tool runs in another folder."""
+    return [*arguments, "--json", str(file.absolute())] if file else arguments
 
 
 def lint(arguments: list) -> int:
@@ -91,7 +103,15 @@ def lint(arguments: list) -> int:
     return ruff or pyright
 
 
-COMMANDS = {"demo": demo, "test": test, "matrix": matrix, "serve": serve, "lint": lint, "bench": bench}
+COMMANDS = {
+    "demo": demo,
+    "test": test,
+    "matrix": matrix,
+    "models": models,
+    "serve": serve,
+    "lint": lint,
+    "bench": bench,
+}
 
 
 def run_tool(environment: Environment, tool: str, arguments: list) -> int:

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field
 from . import places
 from .junit import Counts, read_counts
 from .options import matrix_parser
+from .pack import load_package
 from .progress import run_step
-from .sources import Source
+from .sources import Source, version_key
 
 LOGS = places.LOGS / "matrix"
 STAGES = {
@@ -58,6 +59,8 @@ def main(arguments: list[str]) -> int:
     if options.json:
         options.json.write_text(json.dumps(as_dict(results), indent=1) + "\n", encoding="utf-8")
         print(f"written to {options.json}")
+    if options.record and all(result.ok for result in results):
+        record(results)
     return 0 if all(result.ok for result in results) else 1
 
 
@@ -121,3 +124,15 @@ def as_dict(results: list[VersionResult]) -> dict:
     """The content of the JSON file."""
     rows = [asdict(result) | {"ok": result.ok, "absent": result.absent} for result in results]
     return {"ok": all(result.ok for result in results), "versions": rows}
+
+
+def record(results: list[VersionResult]) -> None:
+    """Keep for each version, oldest first, how many tests passed and which networks it does not have."""
+    recipes = load_package("recipes_of_tests", places.ROOT / "tests" / "recipes").RECIPES.values()
+    proved = {}
+    for result in sorted(results, key=lambda result: version_key(result.version)):
+        present = {recipe.network for recipe in recipes if recipe.config not in result.absent}
+        absent = sorted({recipe.network for recipe in recipes} - present)
+        proved[result.version] = {"passed": result.stages["contract"].passed, "absent": absent}
+    places.PROVED.write_text(json.dumps(proved, indent=1) + "\n", encoding="utf-8")
+    print(f"recorded in {places.PROVED.relative_to(places.ROOT)}")

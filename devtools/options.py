@@ -71,6 +71,18 @@ def matrix_parser(prog: str = "dev.py matrix") -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="of the contract tests only those of exactness")
     parser.add_argument("--json", type=_new_file, metavar="FILE", help="write the results to a file as well")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="keep what was proved, for `dev.py models`; needs all versions, not --quick",
+    )
+    return parser
+
+
+def models_parser(prog: str = "dev.py models") -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="Print the table of supported models, as Markdown.")
+    parser.add_argument("--json", type=_new_file, metavar="FILE", help="write it to a file, as data")
+    parser.add_argument("--readme", action="store_true", help="put it into README.md")
     return parser
 
 

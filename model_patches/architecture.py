@@ -32,6 +32,7 @@ class Architecture:
         name: for people.
         stacks: the block stacks in execution order.
         modulated_input: TeaCache's signal, computed from the arguments of block 0.
+        covers: the models of this class by the names people know, where `name` does not say it.
         time_embedding: path of the submodule that embeds the timestep, for models whose TeaCache figures are of that.
         image_tokens: needed only where the first stack already joins streams.
         idle_modules: modules beside the blocks that have nothing to do on a reused call. They pass on their first
@@ -48,6 +49,7 @@ class Architecture:
     name: str
     stacks: tuple[BlockStack, ...]
     modulated_input: ModulatedInputFunction
+    covers: str = ""
     time_embedding: str | None = None
     image_tokens: ImageTokensFunction | None = None
     idle_modules: IdleModulesFunction | None = None

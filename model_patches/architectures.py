@@ -94,15 +94,15 @@ def wan(name: str, **more: Any) -> Architecture:
     return Architecture(name, (BlockStack("blocks"),), modulation.wan, time_embedding="time_embedding", **more)
 
 
-def qwen_like(name: str) -> Architecture:
+def qwen_like(name: str, **more: Any) -> Architecture:
     stack = TwoStreams("transformer_blocks", HIDDEN_STATES, ENCODER_HIDDEN_STATES, returns=("text", "image"))
-    return Architecture(name, (stack,), modulation.qwen_image)
+    return Architecture(name, (stack,), modulation.qwen_image, **more)
 
 
-def lumina(name: str) -> Architecture:
+def lumina(name: str, **more: Any) -> Architecture:
     stack = JoinedStreams("layers")
     return Architecture(
-        name, (stack,), modulation.lumina2, time_embedding="t_embedder", image_tokens=lumina2_image_tokens
+        name, (stack,), modulation.lumina2, time_embedding="t_embedder", image_tokens=lumina2_image_tokens, **more
     )
 
 
@@ -123,18 +123,19 @@ def one_stream(
 
 ARCHITECTURES: dict[str, Architecture] = {
     # images
-    "Flux": flux_like("Flux"),
+    "Flux": flux_like("Flux", covers="Flux.1 dev, schnell, Krea, Fill, Kontext; Flux.2 dev, klein; LongCat; Ovis"),
     "Chroma": flux_like("Chroma"),
     "ChromaRadiance": flux_like("Chroma Radiance"),
-    "QwenImageTransformer2DModel": qwen_like("Qwen-Image"),
+    "QwenImageTransformer2DModel": qwen_like("Qwen-Image", covers="Qwen-Image, Edit, Layered"),
     "MageFlowTransformer2DModel": qwen_like("Mage-Flow"),
     "LensTransformer2DModel": qwen_like("Lens"),
-    "NextDiT": lumina("Lumina 2 / Z-Image"),
+    "NextDiT": lumina("Lumina 2 / Z-Image", covers="Lumina 2, NewBie, Z-Image, Turbo, Omni, Edit"),
     "NextDiTPixelSpace": lumina("Z-Image pixel space"),
     "OpenAISignatureMMDITWrapper": Architecture(
         "SD3",
         (TwoStreams("joint_blocks", Argument("x", 1), Argument("context", 0), returns=("text", "image")),),
         modulation.sd3,
+        covers="SD3, SD3.5",
     ),
     "MMDiT": Architecture(
         "AuraFlow",
@@ -151,6 +152,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             JoinedStreams("single_stream_blocks", Argument("image_tokens", 0), order="image_first"),
         ),
         modulation.hidream,
+        covers="HiDream I1 full, dev, fast; E1",
         time_embedding="t_embedder",
     ),
     "HiDreamO1Transformer": Architecture(
@@ -188,7 +190,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "PidNet": pixeldit("PiD"),
     "Anima": cosmos_predict2("Anima"),
     # videos
-    "WanModel": wan("Wan"),
+    "WanModel": wan("Wan", covers="Wan 2.1 and 2.2 t2v, i2v, 5B, A14B; FunControl; FlowRVS; Bernini"),
     "VaceWanModel": wan("Wan VACE", idle_modules=vace_blocks, idle_pairs=True),
     "CameraWanModel": wan("Wan camera"),
     "HumoWanModel": wan("Wan HuMo"),
@@ -198,7 +200,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "SCAIL2WanModel": wan("Wan SCAIL-2"),
     "WanDancerModel": wan("Wan Dancer", idle_modules=injectors("music_injector")),
     "CausalWanModel": wan("Wan causal"),
-    "HunyuanVideo": flux_like("HunyuanVideo"),
+    "HunyuanVideo": flux_like("HunyuanVideo", covers="HunyuanVideo, i2v, 1.5; HunyuanImage 2.1; SkyReels"),
     "LTXVModel": Architecture("LTXV", (BlockStack("transformer_blocks"),), modulation.ltxv),
     "LTXAVModel": Architecture(
         "LTX-2 audio-video", (StreamPair("transformer_blocks"),), modulation.ltx_av, all_streams_end=True
