@@ -28,7 +28,7 @@ def test_help_explains(command):
 
 def test_an_unknown_command_names_the_known_ones():
     answer = dev("dmeo")
-    assert answer.returncode == 2 and "demo, test, matrix, serve, lint, bench" in answer.stderr
+    assert answer.returncode == 2 and "demo, test, matrix, models, serve, lint, bench" in answer.stderr
 
 
 @pytest.mark.parametrize("arguments", [["demo", "--size", "100"], ["demo", "--steps", "0"]])
