@@ -19,7 +19,7 @@ from .stacks import (
     BlockStack,
     CachingStream,
     JoinedStreams,
-    PackedStream,
+    PackedStreams,
     StreamPair,
     TwoStreams,
 )
@@ -203,13 +203,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "MiniMaxH3Model": Architecture("MiniMax H3", (BatchInside("blocks"),), modulation.minimax),
     "NaDiT": Architecture(
         "SeedVR2",
-        (
-            PackedStream(
-                "blocks",
-                Argument("vid", 0),
-                others=(Argument("txt", 1), Argument("vid_shape", 2), Argument("txt_shape", 3)),
-            ),
-        ),
+        (PackedStreams("blocks", Argument("vid", 0), others=(Argument("vid_shape", 2), Argument("txt_shape", 3))),),
         modulation.tokens("vid"),
         exchanges_rows=True,
         always_run=1,  # it expands the timestep to all tokens, for the head too
