@@ -106,7 +106,7 @@ class Witness:
     sizes: list[Sizes] = field(default_factory=list)
 
     def signal(self, view: Any) -> torch.Tensor:
-        self.signals.append(view.modulated_input().clone())
+        self.signals.append(view.modulated_input())  # as a policy does: it must not be written into later
         self.sizes.append(view.sizes)
         return self.signals[-1]
 
@@ -121,27 +121,43 @@ def tensors(*values) -> list[torch.Tensor]:
     return found
 
 
+def takes_masks(name: str) -> bool:
+    """Whether it is a video model that samples with a mask; some make it a channel of their input instead."""
+    shape = RECIPES[name].latent
+    return len(shape) == 4 and shape[1] > 1 and name not in ("hunyuan_video_15", "kandinsky5")
+
+
 # -- what a policy looks at -------------------------------------------------------------------------------------------
 
 
 @every_architecture
 def test_the_signal_is_what_enters_the_first_attention(name):
     """Of positive and negative in one batch, so that a wrong row of the modulation shows."""
+    assert_signal_enters(shared(name))
+
+
+@pytest.mark.parametrize("name", filter(takes_masks, RECIPES))
+def test_the_signal_of_a_video_whose_first_frame_is_given(name):
+    """Some models tell each frame or token its own timestep then."""
     tiny = shared(name)
-    block, stack = next(ARCHITECTURES[RECIPES[name].network].blocks(tiny.patcher.model.diffusion_model))
-    layer = FIRST_LAYERS.get(ARCHITECTURES[RECIPES[name].network].modulated_input, "")
-    entering = []
+    mask = torch.ones(1, 1, *tiny.latent.shape[2:])
+    mask[:, :, 0] = 0
+    assert_signal_enters(tiny, mask=mask)
+
+
+def assert_signal_enters(tiny, **settings):
+    architecture = ARCHITECTURES[RECIPES[tiny.name].network]
+    block, stack = next(architecture.blocks(tiny.patcher.model.diffusion_model))
+    layer = FIRST_LAYERS.get(architecture.modulated_input, "")
+    entering: list[list[torch.Tensor]] = []
 
     def note(module, args, kwargs):
-        entering.append(
-            [tensor.clone() for tensor in tensors(*args, *kwargs.values())]
-            if layer
-            else [stack.read(args, kwargs, Sizes(1 if witness.sizes else 2))[0].clone()]
-        )
+        given = tensors(*args, *kwargs.values()) if layer else stack.read(args, kwargs, Sizes(2))
+        entering.append([tensor.clone() for tensor in given])
 
     witness = Witness()
     handle = block.get_submodule(layer).register_forward_pre_hook(note, with_kwargs=True)
-    run(cached_by(tiny.patcher, between(0, 0, IMPOSSIBLE, witness)).patcher, tiny, steps=2, cfg=4.0)
+    run(cached_by(tiny.patcher, between(0, 0, IMPOSSIBLE, witness)).patcher, tiny, steps=2, cfg=4.0, **settings)
     handle.remove()
     assert len(entering) == len(witness.signals) >= 2
     for given, signal in zip(entering, witness.signals, strict=True):
@@ -164,9 +180,8 @@ def has_run(tokens: torch.Tensor, part: torch.Tensor) -> bool:
 IN_PLACE = ("PixDiT_T2I", "PidNet")
 """Their pixel blocks write into what autograd needs."""
 
-SMALLER = {
-    "z_image_pixel": 4, "chroma_radiance": 16, "hunyuan_video": 2, "hunyuan_video_15": 2, "mochi": 2, "hidream_e1": 0,
-}  # fmt: skip
+WHOLE_PATCHES = ("hunyuan_video", "hunyuan_video_i2v", "hunyuan_video_15", "mochi")
+SMALLER = {**dict.fromkeys(WHOLE_PATCHES, 2), "z_image_pixel": 4, "chroma_radiance": 16, "hidream_e1": 0}
 """How many rows a latent can lose, where one is not possible in ComfyUI itself."""
 
 UNTOLD = {
