@@ -182,7 +182,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "SCAILWanModel": wan("Wan SCAIL"),
     "SCAIL2WanModel": wan("Wan SCAIL-2"),
     "WanDancerModel": wan("Wan Dancer"),
-    "CausalWanModel": wan("Wan causal"),
+    "CausalWanModel": wan("Wan causal", records="kv_cache"),  # of its autoregressive sampler
     "HunyuanVideo": flux_like("HunyuanVideo"),
     "LTXVModel": Architecture("LTXV", (BlockStack("transformer_blocks"),), modulation.ltxv),
     "LTXAVModel": Architecture(

@@ -188,8 +188,11 @@ def test_what_is_added_before_each_block(name, tail):
 # -- models that exchange rows ----------------------------------------------------------------------------------------
 
 
+exchanging = pytest.mark.parametrize("name", ["seedvr2", "hunyuan3d_21"])
+
+
 @every_method
-@pytest.mark.parametrize("name", ["seedvr2", "hunyuan3d_21"])
+@exchanging
 def test_a_stored_result_is_not_used_for_another_composition_of_the_batch(name, method, monkeypatch):
     """They exchange the halves of a batch. ComfyUI batches or splits by free memory, anew in each evaluation."""
     tiny = shared(name)
@@ -210,6 +213,31 @@ def test_a_stored_result_is_not_used_for_another_composition_of_the_batch(name, 
     run(cache.patcher, tiny, steps=8, cfg=4.0)
     calls = [(evaluation.computed_calls, evaluation.reused_calls) for evaluation in cache.report.trace]
     assert calls == [(1, 0), (0, 1), (2, 0), (0, 2), (1, 0), (0, 1), (2, 0), (1, 0)]
+
+
+@every_method
+@exchanging
+def test_a_stored_result_is_not_used_for_another_order_of_the_batch(name, method):
+    tiny = shared(name)
+    patcher = tiny.patcher.clone()
+    swaps = iter([0, 0, 1, 1, 0, 0])
+
+    def turned(value):
+        return value.flip(0) if torch.is_tensor(value) and value.ndim and value.shape[0] == 2 else value
+
+    def swap_rows(executor, *args, **kwargs):
+        *args, options = args
+        if not next(swaps):
+            return executor(*args, options, **kwargs)
+        options = options | {key: options[key][::-1] for key in ("cond_or_uncond", "uuids")}
+        kwargs = {name: turned(value) for name, value in kwargs.items()}
+        return turned(executor(*map(turned, args), options, **kwargs))
+
+    patcher.add_wrapper_with_key(WrappersMP.APPLY_MODEL, "swap", swap_rows)
+    cache = cached(patcher, method, PERMISSIVE)
+    run(cache.patcher, tiny, steps=6, cfg=4.0)
+    calls = [(evaluation.computed_calls, evaluation.reused_calls) for evaluation in cache.report.trace]
+    assert calls == [(1, 0), (0, 1), (1, 0), (0, 1), (1, 0), (1, 0)]
 
 
 # -- models with caches of their own ----------------------------------------------------------------------------------
@@ -296,3 +324,14 @@ def test_ltx_2_without_audio(name, method):
     assert torch.equal(run(cached(tiny.patcher, method, IMPOSSIBLE).patcher, video, steps=4, cfg=4.0), plain)
     for tail in (0, 1):
         assert_repeats_are_reused_exactly(tiny.patcher, video, between(1, tail, UNCHANGED), cfg=4.0)
+
+
+@every_method
+def test_a_causal_model_that_records_each_block_of_frames_is_computed(method):
+    """Its sampler winds the blocks' records back after each call: one that did not record would be wound too far."""
+    tiny = shared("wan_causal_ar")
+    settings = dict(steps=4, latent=torch.zeros(1, 16, 3, 8, 8), sampler=comfy.samplers.ksampler("ar_video"))
+    permissive = cached(tiny.patcher, method, PERMISSIVE)
+    assert torch.equal(run(permissive.patcher, tiny, **settings), run(tiny.patcher, tiny, **settings))
+    assert permissive.report.reused == 0
+    assert "records" in permissive.report.trace[1].reason
