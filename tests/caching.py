@@ -22,6 +22,7 @@ from .tiny_models import TinyModel, shared
 
 METHODS = {"teacache": teacache, "first_block": first_block_cache}
 PERMISSIVE = 1e9  # reuses whenever the rules allow it
+UNCHANGED = 1e-6  # reuses only where the input is the same
 IMPOSSIBLE = 1e-12  # only an unchanged input would be reused
 
 
