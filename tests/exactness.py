@@ -5,7 +5,7 @@ import torch
 
 from stepcache.cache_core.method import CacheMethod
 
-from .caching import IMPOSSIBLE, Cached, cached, cached_by
+from .caching import IMPOSSIBLE, UNCHANGED, Cached, cached, cached_by
 from .sampling import evaluate_twice, run
 
 
