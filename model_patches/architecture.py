@@ -43,6 +43,7 @@ class Architecture:
             rows of the same batch only.
         always_run: how many of the first blocks run on every call, because something after the blocks needs what they
             leave behind.
+        records: an argument that a block fills for later calls, where it is given one; such calls are computed.
         own_caches: attributes of the model that a reused call puts back, as it would fill them with nothing.
     """
 
@@ -58,6 +59,7 @@ class Architecture:
     long_skips: bool = False
     exchanges_rows: bool = False
     always_run: int = 0
+    records: str | None = None
     own_caches: tuple[str, ...] = ()
 
     def blocks(self, model: nn.Module) -> Iterator[tuple[nn.Module, BlockStack]]:

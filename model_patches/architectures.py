@@ -19,7 +19,7 @@ from .stacks import (
     BlockStack,
     CachingStream,
     JoinedStreams,
-    PackedStream,
+    PackedStreams,
     StreamPair,
     TwoStreams,
 )
@@ -199,7 +199,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "SCAILWanModel": wan("Wan SCAIL"),
     "SCAIL2WanModel": wan("Wan SCAIL-2"),
     "WanDancerModel": wan("Wan Dancer", idle_modules=injectors("music_injector")),
-    "CausalWanModel": wan("Wan causal"),
+    "CausalWanModel": wan("Wan causal", records="kv_cache"),  # of its autoregressive sampler
     "HunyuanVideo": flux_like("HunyuanVideo", covers="HunyuanVideo, i2v, 1.5; HunyuanImage 2.1; SkyReels"),
     "LTXVModel": Architecture("LTXV", (BlockStack("transformer_blocks"),), modulation.ltxv),
     "LTXAVModel": Architecture(
@@ -220,13 +220,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "MiniMaxH3Model": Architecture("MiniMax H3", (BatchInside("blocks"),), modulation.minimax),
     "NaDiT": Architecture(
         "SeedVR2",
-        (
-            PackedStream(
-                "blocks",
-                Argument("vid", 0),
-                others=(Argument("txt", 1), Argument("vid_shape", 2), Argument("txt_shape", 3)),
-            ),
-        ),
+        (PackedStreams("blocks", Argument("vid", 0), others=(Argument("vid_shape", 2), Argument("txt_shape", 3))),),
         modulation.tokens("vid"),
         exchanges_rows=True,
         always_run=1,  # it expands the timestep to all tokens, for the head too

@@ -24,6 +24,7 @@ from .architecture import Architecture, Arguments, arguments_by_name, unwrapped
 from .stacks import BlockStack, Sizes
 
 MISSING = object()
+RECORDING = "the blocks keep records for later frames"
 Function = TypeVar("Function", bound=Callable)
 
 
@@ -149,6 +150,7 @@ class CallWatch:
         self.sizes = Sizes(latent_shape[0])
         self.unforeseen = False  # another node runs the model in parts, or more than once
         self.noted = False  # block 0 was called: another node may have put something else in its place
+        self.refusal: str | None = None
         self.reuse = False
         self.entry: Streams = ()
         self.result: Streams = ()
@@ -202,6 +204,8 @@ class CallWatch:
             self.unforeseen = True
         if self.unforeseen:
             return
+        if self.architecture.records and arguments.get(self.architecture.records) is not None:
+            self.refusal = RECORDING
         self._references = reference_tokens(kwargs, image)
         image = self._target(image)
         if isinstance(self.method.probe, HeadResidual):
@@ -226,7 +230,7 @@ class CallWatch:
     def _enter(self, streams: Streams) -> None:
         self._current = streams
         layout = tuple(stream if stream is None else (stream.shape, stream.dtype) for stream in streams)
-        self.reuse = self.call.decide(self.method.probe.signal(self), layout)
+        self.reuse = self.call.decide(self.method.probe.signal(self), layout, self.refusal)
         if self.reuse:
             self.result = tuple(starmap(added, zip_longest(streams, self.call.predict())))
             self.interception.keep_weights_away(self.first, self.last)

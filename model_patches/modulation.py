@@ -30,16 +30,16 @@ def token_rows(values: Tensor) -> Tensor:
 
 def flux(block: Block, arguments: Arguments) -> Tensor:
     """Flux, Chroma, HunyuanVideo: `img_mod` of the block, or modulation made outside and passed as `vec`."""
-    image, vec = arguments["img"], arguments["vec"]
+    vec = arguments["vec"]
     modulation = block.img_mod(vec)[0] if block.modulation else vec[0][0]
     scale, shift = modulation.scale, modulation.shift  # (B, 1 or 2, D)
+    normed = block.img_norm1(arguments["img"])
     groups = arguments.get("modulation_dims_img")
-    if groups:  # (start, end, row): some tokens are kept clean; the row of the most tokens, or of the last, is wanted
-        tokens = image.shape[1]
-        sizes = [min(tokens if end is None else end, tokens) - start for start, end, _ in groups]
-        row = max(zip(sizes, range(len(groups)), groups, strict=True))[2][2]
-        scale, shift = scale[:, row : row + 1], shift[:, row : row + 1]
-    return modulated(block.img_norm1(image), shift, scale)
+    if not groups:
+        return modulated(normed, shift, scale)
+    # (start, end, row): a first frame or references, of which the latter have been cut off, are modulated as clean
+    pieces = ((normed[:, start:end], slice(row, row + 1)) for start, end, row in sorted(groups))
+    return torch.cat([modulated(piece, shift[:, row], scale[:, row]) for piece, row in pieces], dim=1)
 
 
 def qwen_image(block: Block, arguments: Arguments) -> Tensor:

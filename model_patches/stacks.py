@@ -157,26 +157,33 @@ class BatchInside(BlockStack):
 
 
 @dataclass(frozen=True)
-class PackedStream(BlockStack):
-    """SeedVR2: the latents' tokens one after the other in one (B * N, D), all of a size; echoes `others`.
+class PackedStreams(BlockStack):
+    """SeedVR2: the tokens of all latents one after the other, video (B * N, D) and text (T, D); echoes `others`.
 
-    Blocks return the arguments `image` and `others` in this order.
+    Blocks return the arguments `image`, `text` and `others` in this order. Latents have texts of different lengths, so
+    those stay in one piece; as the model exchanges rows, they only ever go back to the same batch.
     """
 
+    text: Argument = Argument("txt", 1)
     others: tuple[Argument, ...] = ()
 
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        return self.image, self.text
+
     def read(self, args: Args, kwargs: Kwargs, sizes: Sizes) -> Streams:
-        return (packed_rows(self.image.get(args, kwargs), sizes.rows),)
+        return packed_rows(self.image.get(args, kwargs), sizes.rows), self.text.get(args, kwargs)
 
     def returned(self, output: Any, sizes: Sizes) -> Streams:
-        return (packed_rows(output[0], sizes.rows),)
+        return packed_rows(output[0], sizes.rows), output[1]
 
     def output(self, streams: Streams, args: Args, kwargs: Kwargs) -> Any:
-        assert streams[0] is not None
-        return streams[0].flatten(0, 1), *(other.get(args, kwargs) for other in self.others)
+        video, text = streams
+        assert video is not None
+        return video.flatten(0, 1), text, *(other.get(args, kwargs) for other in self.others)
 
     def echo(self, args: Args, kwargs: Kwargs) -> Any:
-        return tuple(argument.get(args, kwargs) for argument in (self.image, *self.others))
+        return tuple(argument.get(args, kwargs) for argument in (self.image, self.text, *self.others))
 
 
 @dataclass(frozen=True)

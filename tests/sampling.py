@@ -68,21 +68,25 @@ class BlockRuns:
 
 
 @contextmanager
-def count_block_runs(patcher) -> Iterator[BlockRuns]:
-    """Count how often the last block of the model really computed.
-
-    A hook on the block itself would also fire for a reused call, so the hook sits on a layer inside it.
-    """
+def count_runs(layer: torch.nn.Module) -> Iterator[BlockRuns]:
     runs = BlockRuns()
 
     def count(*_):
         runs.count += 1
 
-    handle = main_layer(blocks_of(patcher)[-1]).register_forward_pre_hook(count)
+    handle = layer.register_forward_pre_hook(count)
     try:
         yield runs
     finally:
         handle.remove()
+
+
+def count_block_runs(patcher, index: int = -1):
+    """Count how often a block of the model, the last one, really computed.
+
+    A hook on the block itself would also fire for a reused call, so the hook sits on a layer inside it.
+    """
+    return count_runs(main_layer(blocks_of(patcher)[index]))
 
 
 def main_layer(block: torch.nn.Module) -> torch.nn.Linear:

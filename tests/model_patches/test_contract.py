@@ -14,12 +14,10 @@ from comfy_extras.nodes_easycache import EasyCacheNode, LazyCacheNode
 from stepcache.model_patches.architectures import ARCHITECTURES
 from stepcache.model_patches.install import ConflictingCache
 
-from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, cached, normally_cached
+from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, UNCHANGED, cached, normally_cached
 from ..control import with_control
 from ..sampling import count_block_runs, evaluate_twice, main_layer, run
 from ..tiny_models import RECIPES, blocks_of, build, drawer, shared
-
-UNCHANGED = 1e-6  # a threshold that reuses only where the input is the same
 
 Interrupt = comfy.model_management.InterruptProcessingException  # the Cancel button
 EVERY = [name for name in RECIPES if name != "hidream_o1_edit"]  # it finds its own cache by chance: see test_traps.py

@@ -41,6 +41,10 @@ RECIPES: dict[str, Recipe] = {
         "HunyuanVideo", "HunyuanVideo", ("double_blocks", "single_blocks"), VIDEO,
         latent=(16, 2, 8, 8), extra=flux_extra,
     ),
+    "hunyuan_video_i2v": Recipe(
+        "HunyuanVideo", "HunyuanVideo", ("double_blocks", "single_blocks"), VIDEO,
+        latent=(16, 2, 8, 8), extra=lambda draw: flux_extra(draw) | {"guiding_frame_index": 0},
+    ),
     "hunyuan_video_15": Recipe(
         "HunyuanVideo15", "HunyuanVideo", ("double_blocks", "single_blocks"),
         VIDEO | dict(in_channels=65, out_channels=32, patch_size=[1, 1, 1], vec_in_dim=None, depth=4,
