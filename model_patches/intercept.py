@@ -160,6 +160,11 @@ class CallWatch:
         self._current: Streams = ()
 
     @property
+    def ended(self) -> bool:
+        """Whether the last skippable block was called."""
+        return self.replaced or self.residual is not None
+
+    @property
     def complete(self) -> bool:
         """Whether the last skippable block left a residual, or on a reused call was replaced by the result."""
         return not self.unforeseen and (self.replaced if self.reuse else self.residual is not None)
@@ -177,6 +182,8 @@ class CallWatch:
             return forward(*args, **kwargs)
         if index == self.first:
             self._enter(stack.read(args, kwargs, self.sizes))
+        if index == self.last and self.ended:
+            self.unforeseen = True
         if self.reuse:
             return self._pass_over(index, stack, args, kwargs)
         output = forward(*args, **kwargs)
@@ -244,8 +251,9 @@ class CallWatch:
     @uncompiled
     def _leave(self, streams: Streams) -> None:
         if self.entry:
-            ends = zip(self._lasting(streams), self.entry, strict=True)
-            self.residual = tuple(None if end is None or start is None else end - start for end, start in ends)
+            ends = list(zip(self._lasting(streams), self.entry, strict=True))
+            if all(end is None or start is None or end.shape == start.shape for end, start in ends):
+                self.residual = tuple(None if end is None or start is None else end - start for end, start in ends)
             self.entry = ()
 
     def _lasting(self, streams: Streams) -> Streams:
@@ -259,8 +267,9 @@ class CallWatch:
         return self.architecture.modulated_input(self.interception.places[0][0], self._first_input)
 
     def time_embedding(self) -> Tensor:
-        assert self.interception.embedding.output is not None
-        return self.interception.embedding.output
+        """Of a model without one (the second of a run, say), its modulated input instead."""
+        embedding = self.interception.embedding.output
+        return self.modulated_input() if embedding is None else embedding
 
     def head_residual(self) -> Tensor:
         image = self._current[0]
