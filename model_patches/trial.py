@@ -34,7 +34,7 @@ def skipping_is_exact(
     """Whether the model, run again with the blocks skipped and their known result put back, gives the same output."""
     replay: Any = Replay(residual or ())
     try:
-        with repeatable(x.device), blocks.active(replay, tuple(x.shape)) as again:
+        with repeatable(x.device), undisturbed(blocks.model), blocks.active(replay, tuple(x.shape)) as again:
             last, _ = blocks.places[again.last]
             with ending.put_back(last):
                 repeated = forward()
@@ -94,23 +94,26 @@ def repeatable(device: torch.device) -> Iterator[None]:
         yield
 
 
-def memory_of(model: nn.Module) -> list[Any]:
-    """What the model remembers from call to call besides weights; one that does must not be run twice."""
-    parts = [module for module in model.modules() if any(True for _ in module.children())]
-    plain = vars(nn.Module()).keys()
-    values = [vars(part)[name] for part in parts for name in vars(part).keys() - plain]
-    return [
-        remembered(value) for value in values + [buffer for part in parts for buffer in part.buffers(recurse=False)]
-    ]
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Put back what a run leaves on the model for later ones: counters, own caches. Layers are ComfyUI's to keep books on."""
+    plain = vars(nn.Module()).keys() - {"_buffers"}
+    parts = [vars(module) for module in model.modules() if any(True for _ in module.children())]
+    kept = [(part, name, part[name], contents_of(part[name])) for part in parts for name in part.keys() - plain]
+    try:
+        yield
+    finally:
+        for part, name, value, contents in kept:
+            part[name] = value
+            if type(value) is dict:
+                value.clear()
+                value.update(contents)
+            elif type(value) is list:
+                value[:] = contents
 
 
-def remembered(value: Any, depth: int = 3) -> Any:
-    if isinstance(value, Tensor):
-        return tuple(value.shape), float(value.float().norm())
-    if isinstance(value, (list, tuple, dict)) and depth:
-        parts = value.items() if isinstance(value, dict) else value
-        return [remembered(part, depth - 1) for part in parts]
-    return value if isinstance(value, (int, float, str)) else id(value)
+def contents_of(value: Any) -> Any:
+    return type(value)(value) if type(value) in (dict, list) else None
 
 
 def same(repeated: Any, output: Any, dtype: torch.dtype) -> bool:
