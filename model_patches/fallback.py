@@ -45,8 +45,11 @@ class OutputInterception:
         self._store(call, x, t, output)
 
     def _decide(self, call: ModelCall, base: Any, x: Tensor, t: Tensor, refusal: str | None = None) -> bool:
-        signal = base.model_sampling.calculate_input(t, x).clone()
-        return call.decide(signal, (x.shape, x.dtype), refusal)
+        try:
+            signal = base.model_sampling.calculate_input(t, x)
+        except Exception:  # a model that works without it; any other will raise the same when it runs
+            signal = x
+        return call.decide(signal.clone(), (x.shape, x.dtype), refusal)
 
     def _store(self, call: ModelCall, x: Tensor, t: Tensor, output: Tensor) -> None:
         if isinstance(output, Tensor) and output.shape == x.shape and call.step.sigma > 0:
