@@ -312,6 +312,18 @@ def test_a_listed_name_of_somebody_elses_class(name):
 
 
 @every_method
+def test_a_listed_name_whose_blocks_fit_but_must_not_be_skipped(method):
+    """Under the entry for Wan, what it collects of its blocks would be lost."""
+
+    class WanModel(odd_models.Collecting):
+        def __init__(self):
+            super().__init__()
+            self.blocks = self.layers
+
+    assert assert_exact(odd(WanModel), method) == OUTPUT
+
+
+@every_method
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_listed_class_that_comfyui_rewrote(name, method):
     """If the entry happens to fit it is used, without a message; where it does not, nothing is raised."""

@@ -132,11 +132,12 @@ def test_kept_in_main_memory(method, chosen):
 def test_threads(chosen):
     tinies = [odd(KINDS[chosen]) for _ in range(4)]
     models = [cached(tiny.patcher, "teacache", PERMISSIVE) for tiny in tinies]
-    expected = run(models[0].patcher, tinies[0], steps=6)
+    noise = drawer(3)(*tinies[0].latent.shape)  # ComfyUI's own comes from one generator for all threads
+    expected = run(models[0].patcher, tinies[0], steps=6, noise=noise)
     results = {}
 
     def sample(index):
-        results[index] = run(models[index].patcher, tinies[index], steps=6)
+        results[index] = run(models[index].patcher, tinies[index], steps=6, noise=noise)
 
     threads = [threading.Thread(target=sample, args=(index,)) for index in range(4)]
     for thread in threads:
