@@ -249,13 +249,14 @@ def identify(model: nn.Module) -> Architecture | None:
     """The table entry for a diffusion model, compiled or not; None if there is none or it does not fit the model."""
     model = unwrapped(model)
     entry = ARCHITECTURES.get(type(model).__name__)
-    return entry if entry and fits(entry, model) else None
+    ours = type(model).__module__.split(".")[0] == "comfy"  # somebody else's class of the same name may be anything
+    return entry if entry and ours and fits(entry, model) else None
 
 
 def fits(entry: Architecture, model: nn.Module) -> bool:
     """Whether the model has the entry's blocks, and they take the arguments that it names.
 
-    A class of the same name by someone else, or of a ComfyUI that changed it, may not.
+    In a ComfyUI that changed the class they may not.
     """
     try:
         places = list(entry.blocks(model))

@@ -6,25 +6,21 @@ skipped, and must give the same output.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ..cache_core.method import CacheMethod
 from ..cache_core.session import ModelCall
-from ..cache_core.types import Streams
 from .architecture import Architecture, unwrapped
 from .intercept import BlockInterception
-from .observe import ListObserver, candidates
+from .observe import Fingerprint, ListObserver, ObservedStack, candidates, fingerprint
+from .trial import Ending, skipping_is_exact
 
 LEARNING = "watching how an unlisted model works"
-
-TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-4}
-TOLERANCE_OF_HALF = 3e-2
-"""Relative difference between a computed output and the same with the blocks skipped that rounding explains."""
 
 
 class OutputInterception:
@@ -34,22 +30,36 @@ class OutputInterception:
     """
 
     def run(self, call: ModelCall, base: Any, x: Tensor, t: Tensor, forward: Callable[[], Tensor]) -> Tensor:
-        signal = base.model_sampling.calculate_input(t, x).clone()
-        if call.decide(signal, (x.shape, x.dtype)):
+        if self._decide(call, base, x, t):
             (derivative,) = call.predict()
             assert derivative is not None
             call.reused()
             return x - per_latent(t, x) * derivative.to(x.device)
         output = forward()
-        self.store(call, x, t, output)
+        self._store(call, x, t, output)
         return output
 
-    def store(self, call: ModelCall, x: Tensor, t: Tensor, output: Tensor) -> None:
-        call.computed(((x - output) / per_latent(t, x),) if output.shape == x.shape else None)
+    def begin(self, call: ModelCall, base: Any, x: Tensor, t: Tensor, output: Tensor) -> None:
+        """Store the output of a call that was made before it was clear that outputs are to be stored."""
+        self._decide(call, base, x, t, LEARNING)
+        self._store(call, x, t, output)
+
+    def _decide(self, call: ModelCall, base: Any, x: Tensor, t: Tensor, refusal: str | None = None) -> bool:
+        try:
+            signal = base.model_sampling.calculate_input(t, x)
+        except Exception:  # a model that works without it; any other will raise the same when it runs
+            signal = x
+        return call.decide(signal.clone(), (x.shape, x.dtype), refusal)
+
+    def _store(self, call: ModelCall, x: Tensor, t: Tensor, output: Tensor) -> None:
+        if isinstance(output, Tensor) and output.shape == x.shape and call.step.sigma > 0:
+            call.computed(((x - output) / per_latent(t, x),))
+        else:  # there is no derivative
+            call.computed_unseen()
 
 
 class LearningInterception:
-    """Watches the first call, checks what it learned at the next, and then reuses by blocks or by output."""
+    """Watches the first call, checks what it learned at the next of the same conditioning, and then reuses."""
 
     exchanges_rows = True  # for all that is known
 
@@ -57,59 +67,73 @@ class LearningInterception:
         self.model = unwrapped(model)
         self.method = method
         self.say = say
-        self.blocks: BlockInterception | None = None
+        self.first: FirstCall | None = None
         self.chosen: BlockInterception | OutputInterception | None = None
 
     def run(self, call: ModelCall, base: Any, x: Tensor, t: Tensor, forward: Callable[[], Tensor]) -> Tensor:
         if self.chosen:
             return self.chosen.run(call, base, x, t, forward)
-        output = self._check(call, x, forward) if self.blocks else self._watch(call, x, forward)
+        if self.first is None:
+            output = self._watch(call, x, forward)
+        elif self.first.shows_change(call, x):
+            output = self._check(self.first, call, x, forward)
+        else:
+            output = self._wait(call, forward)
         if isinstance(self.chosen, OutputInterception):
-            self.chosen.store(call, x, t, output)
+            self.chosen.begin(call, base, x, t, output)
+        return output
+
+    def _wait(self, call: ModelCall, forward: Callable[[], Tensor]) -> Tensor:
+        call.decide(None, refusal=LEARNING)
+        output = forward()
+        call.computed_unseen()
         return output
 
     def _watch(self, call: ModelCall, x: Tensor, forward: Callable[[], Tensor]) -> Tensor:
         call.decide(None, refusal=LEARNING)
         observers = [ListObserver(*candidate) for candidate in candidates(self.model)]
+        x_before = fingerprint(x)
         with ExitStack() as watching:
             for observer in observers:
                 watching.enter_context(observer)
             output = forward()
-        architecture = found(self.model, observers, x.shape[0])
-        if architecture and self._enough_blocks(architecture):
-            self.blocks = BlockInterception(self.model, architecture, self.method)
+        best = most_work(observers, x.shape[0])
+        if best and len(best[0].blocks) > self.method.boundary.head + self.method.boundary.tail:
+            self.first = FirstCall(*best, branches(call), x_before)
             call.computed_unseen()
         else:
             self._give_up()
         return output
 
-    def _check(self, call: ModelCall, x: Tensor, forward: Callable[[], Tensor]) -> Tensor:
-        assert self.blocks
-        shape = tuple(x.shape)
-        with self.blocks.active(call, shape) as watch:
+    def _check(self, first: FirstCall, call: ModelCall, x: Tensor, forward: Callable[[], Tensor]) -> Tensor:
+        """Run the model, and once more with the blocks skipped; their result is then known to the last bit."""
+        blocks = self._interception(first.stack)
+        observer, ending = ListObserver(first.stack.path, first.observer.blocks), Ending()
+        with observer, blocks.active(call, tuple(x.shape)) as watch, ending.noted(blocks.places[watch.last][0]):
             output = forward()
-        if watch.complete and watch.residual is not None:
-            replay = Replay(watch.residual)
-            with self.blocks.active(replay, shape) as again:  # type: ignore[arg-type]
-                repeated = forward()
-            if again.complete and same(repeated, output, watch.residual):
-                self.chosen = self.blocks
-                stack = self.blocks.architecture.stacks[0]
-                self.say(
-                    f"{type(self.model).__name__} is not in StepCache's list of models. Its {len(self.blocks.places)} "
-                    f"blocks ({stack.path}) were found by watching it, and skipping them was checked once."
-                )
-                call.computed(watch.residual)
-                return output
-        self._give_up()
+        alike = watch.complete and observer.stack(x.shape[0]) == first.stack
+        image = observer.image(first.observer) if alike else None
+        if image is None or not skipping_is_exact(blocks, watch.residual, ending, x, output, forward):
+            self._give_up()
+            return output
+        if image == first.stack.places[0]:
+            self.chosen = blocks
+            call.computed(watch.residual)
+        else:
+            self.chosen = self._interception(first.stack.led_by(image))
+            call.computed_unseen()
+        self.say(
+            f"{type(self.model).__name__} is not in StepCache's list of models. Its {len(blocks.places)} "
+            f"blocks ({first.stack.path}) were found by watching it, and skipping them was checked once."
+        )
         return output
 
-    def _enough_blocks(self, architecture: Architecture) -> bool:
-        boundary = self.method.boundary
-        return sum(1 for _ in architecture.blocks(self.model)) > boundary.head + boundary.tail
+    def _interception(self, stack: ObservedStack) -> BlockInterception:
+        architecture = Architecture(type(self.model).__name__, (stack,), stack.first_stream, all_streams_end=True)
+        return BlockInterception(self.model, architecture, self.method)
 
     def _give_up(self) -> None:
-        self.blocks, self.chosen = None, OutputInterception()
+        self.first, self.chosen = None, OutputInterception()
         kind = "a U-Net" if hasattr(self.model, "input_blocks") else "not in StepCache's list of models"
         self.say(
             f"{type(self.model).__name__} is {kind} and has no plain run of blocks: whole outputs are reused "
@@ -117,39 +141,32 @@ class LearningInterception:
         )
 
 
-class Replay:
-    """Stands in for a model call that reuses what was just computed."""
+@dataclass(frozen=True)
+class FirstCall:
+    """What was seen of the call that was watched."""
 
-    def __init__(self, residual: Streams):
-        self.residual = residual
+    observer: ListObserver
+    stack: ObservedStack
+    branches: tuple[Hashable, ...]
+    x: Fingerprint
 
-    def decide(self, *_: Any) -> bool:
-        return True
+    def shows_change(self, call: ModelCall, x: Tensor) -> bool:
+        """Whether a call differs from this one by its latent alone."""
+        now = fingerprint(x)
+        return branches(call) == self.branches and now.form == self.x.form and bool(now.norm != self.x.norm)
 
-    def predict(self) -> Streams:
-        return self.residual
 
-
-def found(model: nn.Module, observers: list[ListObserver], rows: int) -> Architecture | None:
-    """The watched list with the most weights whose blocks hand streams from one to the next."""
-
-    def weights(observer: ListObserver) -> int:
-        return sum(parameter.numel() for block in observer.blocks for parameter in block.parameters())
-
-    for observer in sorted(observers, key=weights, reverse=True):
+def most_work(observers: list[ListObserver], rows: int) -> tuple[ListObserver, ObservedStack] | None:
+    """Of the lists whose blocks hand streams from one to the next, the one with the most work in it."""
+    for observer in sorted(observers, key=lambda observer: observer.work, reverse=True):
         stack = observer.stack(rows)
         if stack:
-            return Architecture(type(model).__name__, (stack,), stack.first_stream, all_streams_end=True)
+            return observer, stack
     return None
 
 
-def same(repeated: Tensor, output: Tensor, residual: Streams) -> bool:
-    """Whether two outputs differ by no more than rounding of the streams explains."""
-    if repeated.shape != output.shape:
-        return False
-    difference = (repeated.float() - output.float()).abs().mean()
-    tolerance = max(TOLERANCE.get(stream.dtype, TOLERANCE_OF_HALF) for stream in residual if stream is not None)
-    return bool(difference <= tolerance * output.float().abs().mean())
+def branches(call: ModelCall) -> tuple[Hashable, ...]:
+    return tuple(branch.key for branch, _ in call.branches)
 
 
 def per_latent(t: Tensor, x: Tensor) -> Tensor:

@@ -164,13 +164,13 @@ class LiveRun:
 
     def interception(self, base) -> BlockInterception | LearningInterception:
         """The interception of a model in this run; there may be a second model."""
-        key = id(base)
-        if key not in self.interceptions:
-            model, architecture = base.diffusion_model, identify(base.diffusion_model)
-            self.interceptions[key] = (
-                BlockInterception(model, architecture, self.method)
-                if architecture
-                else LearningInterception(model, self.method, self.session.report.message)
+        key, found = id(base), self.interceptions.get(id(base))
+        architecture = None if found else identify(base.diffusion_model)
+        if architecture:
+            self.interceptions[key] = BlockInterception(base.diffusion_model, architecture, self.method)
+        elif not found or (isinstance(found, BlockInterception) and found.misfit):
+            self.interceptions[key] = LearningInterception(
+                base.diffusion_model, self.method, self.session.report.message
             )
         return self.interceptions[key]
 

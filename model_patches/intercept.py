@@ -8,6 +8,7 @@ The code around the blocks is kept out of compiled graphs; the blocks themselves
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import starmap, zip_longest
@@ -25,6 +26,10 @@ from .stacks import BlockStack, Sizes
 
 MISSING = object()
 RECORDING = "the blocks keep records for later frames"
+MISFITS = (AttributeError, LookupError, TypeError, ValueError, AssertionError, RuntimeError)
+
+log = logging.getLogger("stepcache")
+
 Function = TypeVar("Function", bound=Callable)
 
 
@@ -53,6 +58,9 @@ class BlockInterception:
         self.shadows: dict[int, Callable] = {}
         self.forwards: dict[int, Callable] = {}
         self.watch: CallWatch | None = None
+        self.misfit = (
+            False  # the entry reads something that this model does not have: no more use for this interception
+        )
         tapped = architecture.time_embedding if isinstance(method.probe, TimeEmbedding) else None
         self.embedding = EmbeddingTap(self.model, tapped)
 
@@ -62,6 +70,9 @@ class BlockInterception:
             output = forward()
         if watch.reuse and watch.complete:
             call.reused()
+            return output
+        if self.misfit:
+            call.computed_unseen()
             return output
         if watch.reuse:  # a block that should have returned the result was never called: the output is worthless
             output = forward()
@@ -162,6 +173,11 @@ class CallWatch:
         self._current: Streams = ()
 
     @property
+    def ended(self) -> bool:
+        """Whether the last skippable block was called."""
+        return self.replaced or self.residual is not None
+
+    @property
     def complete(self) -> bool:
         """Whether the last skippable block left a residual, or on a reused call was replaced by the result."""
         return not self.unforeseen and (self.replaced if self.reuse else self.residual is not None)
@@ -174,17 +190,32 @@ class CallWatch:
             return self._idle(forward, args, kwargs)
         _, stack = self.interception.places[index]
         if index == 0:
-            self._note_first_input(args, kwargs)
+            with self._judging_fit():
+                self._note_first_input(args, kwargs)
         if self.unforeseen or not self.noted or not self.first <= index <= self.last:
             return forward(*args, **kwargs)
         if index == self.first:
-            self._enter(stack.read(args, kwargs, self.sizes))
+            self._enter(stack, args, kwargs)
+        if index == self.last and self.ended:
+            self.unforeseen = True
         if self.reuse:
             return self._pass_over(index, stack, args, kwargs)
         output = forward(*args, **kwargs)
-        if index == self.last:
-            self._leave(stack.returned(output, self.sizes))
+        if index == self.last and self.entry:
+            with self._judging_fit():
+                self._leave(stack.returned(output, self.sizes))
         return output
+
+    @contextmanager
+    def _judging_fit(self) -> Iterator[None]:
+        """A class that ComfyUI changed may lack what its entry reads; that must not cost the picture."""
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            raise
+        except MISFITS:
+            log.exception("StepCache: the entry of %s does not fit", type(self.interception.model).__name__)
+            self.unforeseen = self.interception.misfit = True
 
     def _idle(self, forward: Callable, args: tuple, kwargs: dict) -> Any:
         if not self.reuse:
@@ -227,10 +258,14 @@ class CallWatch:
         return image[:, : image.shape[1] - self._references] if self._references else image
 
     @uncompiled
-    def _enter(self, streams: Streams) -> None:
-        self._current = streams
+    def _enter(self, stack: BlockStack, args: tuple, kwargs: dict) -> None:
+        with self._judging_fit():
+            streams = self._current = stack.read(args, kwargs, self.sizes)
+            signal = self.method.probe.signal(self)
+        if self.unforeseen:
+            return
         layout = tuple(stream if stream is None else (stream.shape, stream.dtype) for stream in streams)
-        self.reuse = self.call.decide(self.method.probe.signal(self), layout, self.refusal)
+        self.reuse = self.call.decide(signal, layout, self.refusal)
         if self.reuse:
             self.result = tuple(starmap(added, zip_longest(streams, self.call.predict())))
             self.interception.keep_weights_away(self.first, self.last)
@@ -249,10 +284,10 @@ class CallWatch:
 
     @uncompiled
     def _leave(self, streams: Streams) -> None:
-        if self.entry:
-            ends = zip(self._lasting(streams), self.entry, strict=True)
+        ends = list(zip(self._lasting(streams), self.entry, strict=True))
+        if all(end is None or start is None or end.shape == start.shape for end, start in ends):
             self.residual = tuple(None if end is None or start is None else end - start for end, start in ends)
-            self.entry = ()
+        self.entry = ()
 
     def _lasting(self, streams: Streams) -> Streams:
         """The streams that still matter after the skippable blocks: text mostly does only if another block reads it."""
@@ -265,8 +300,9 @@ class CallWatch:
         return self.architecture.modulated_input(self.interception.places[0][0], self._first_input)
 
     def time_embedding(self) -> Tensor:
-        assert self.interception.embedding.output is not None
-        return self.interception.embedding.output
+        """Of a model without one (the second of a run, say), its modulated input instead."""
+        embedding = self.interception.embedding.output
+        return self.modulated_input() if embedding is None else embedding
 
     def head_residual(self) -> Tensor:
         image = self._current[0]

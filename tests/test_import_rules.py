@@ -89,12 +89,24 @@ def test_no_bare_except(file):
 @every_file
 def test_no_private_names_of_comfyui(file):
     """Private names go away without notice; a pack that needs them at import does not load any more."""
-    for node in parsed(file).body:
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module.split(".")[0] in COMFY | HOST:
             private = [part for part in node.module.split(".") if part.startswith("_")]
             assert not private and not [alias.name for alias in node.names if alias.name.startswith("_")]
         if isinstance(node, ast.Import):
             assert not [alias.name for alias in node.names if "._" in alias.name]
+
+
+@every_file
+def test_no_models_of_comfyui(file):
+    """Models are known by the names of their classes, anywhere in the file: ComfyUI moves and drops their modules."""
+    for own, name in imports(file):
+        assert own is not None or not f"{name}.".startswith("comfy.ldm."), name
+    for node in ast.walk(parsed(file)):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == "comfy":
+            assert "ldm" not in [alias.name for alias in node.names]
+        if isinstance(node, ast.Attribute) and node.attr == "ldm":
+            assert ast.unparse(node.value) != "comfy"
 
 
 SNAPSHOT = """
