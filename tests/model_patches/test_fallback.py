@@ -25,7 +25,15 @@ BLOCKS, OUTPUT = "were found by watching it", "whole outputs are reused"
 
 BY_OUTPUT = {
     *("flux_dev", "flux_schnell", "flux2", "flux2_edit", "flux2_timestep_zero", "chroma", "flux_kontext", "flux_fill"),
-    *("longcat_image", "ovis_image", "chroma_radiance", "hunyuan_video", "hunyuan_image_21", "hunyuan3d_2"),
+    *(
+        "longcat_image",
+        "ovis_image",
+        "chroma_radiance",
+        "hunyuan_video",
+        "hunyuan_video_i2v",
+        "hunyuan_image_21",
+        "hunyuan3d_2",
+    ),
     *("aura_flow", "hidream", "hidream_e1", "boogu", "boogu_edit", "hidream_o1", "hidream_o1_edit"),  # too few blocks
     *("sd3",),  # its last block is another
     *("ltx_av", "ltx_av_23", "minimax_h3", "seedvr2"),  # streams that are packed or in pairs
