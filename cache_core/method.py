@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
-from .policies import Guarded, Policy
+from .policies import Guarded, Policy, StepMask
 from .predictors import Predictor
 from .probes import Probe
 from .types import Run
@@ -15,12 +16,29 @@ from .types import Run
 CURE = "set a threshold above 0 to reuse all the same"
 
 
+class Level(Enum):
+    """Where results are stored and reused."""
+
+    BLOCKS = "blocks"
+    MODEL_OUTPUT = "model output"  # for each branch
+    GUIDED_PREDICTION = "guided prediction"  # after guidance has joined the branches
+
+
 @dataclass(frozen=True)
 class Boundary:
-    """What a reused evaluation skips: every block but the first `head` and the last `tail` (DBCache's Fn and Bn)."""
+    """What a reused evaluation skips.
+
+    Args:
+        head, tail: at the level of blocks, how many of the first and last always run (DBCache's Fn and Bn).
+        level: blocks, or the whole model.
+        difference: whether exit - entry is stored and added to the entry of the reused evaluation, or exit alone.
+            At the other levels entry is the latent as the model takes it, and exit (x - denoised) / sigma.
+    """
 
     head: int = 0
     tail: int = 0
+    level: Level = Level.BLOCKS
+    difference: bool = True
 
 
 @dataclass(frozen=True)
@@ -31,6 +49,8 @@ class CacheMethod:
     are ComfyUI's absolute sampling percents; they become sigmas when a run begins.
 
     Args:
+        max_consecutive, warmup, max_reused, mask, last_step: see `Guarded`.
+        shared: whether one decision serves all branches of an evaluation, or each model call makes its own.
         min_steps: runs whose whole schedule has fewer steps reuse nothing.
         few_step_model: the model is distilled to few steps; no run of it reuses anything.
     """
@@ -43,6 +63,11 @@ class CacheMethod:
     start_percent: float = 0.0
     end_percent: float = 1.0
     max_consecutive: int = 0
+    warmup: int = 0
+    max_reused: int = 0
+    mask: StepMask | None = None
+    last_step: bool = True
+    shared: bool = True
     min_steps: int = 0
     few_step_model: bool = False
 
@@ -55,7 +80,8 @@ class CacheMethod:
         return None
 
     def new_policy(self) -> Policy:
-        return Guarded(copy.deepcopy(self.policy), self.max_consecutive)
+        inner = copy.deepcopy(self.policy)
+        return Guarded(inner, self.max_consecutive, self.warmup, self.max_reused, self.mask, self.last_step)
 
     def new_predictor(self) -> Predictor:
         return copy.deepcopy(self.predictor)

@@ -18,6 +18,7 @@ class MagnitudeProfile:
     Args:
         ratios: by branch ("cond", "uncond", ...) or under "all", one ratio for each of `steps` steps. The first is 1.
         threshold, max_consecutive, retention: the settings published with it.
+        whole: whether it covers the whole schedule, or the part of one expert.
 
     Raises:
         ValueError: a list is not one ratio a step, as one would be that interleaves two branches.
@@ -33,6 +34,7 @@ class MagnitudeProfile:
     retention: float
     sampler: str
     source: str
+    whole: bool = True
 
     def __post_init__(self):
         for branch, values in self.ratios.items():

@@ -26,7 +26,9 @@ class StepClock:
         self.total = max(len(self.sigmas) - 1, 0)
 
     def step(self, sigma: float) -> Step:
-        return Step(self._position(sigma), self.total, sigma)
+        position = self._position(sigma)
+        following = self.sigmas[min(int(position) + 1, self.total)] if self.sigmas else 0.0
+        return Step(position, self.total, sigma, following)
 
     def _position(self, sigma: float) -> float:
         nodes = self.sigmas

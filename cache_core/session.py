@@ -166,7 +166,7 @@ class CacheSession:
         state = self.branches.get(branch.key)
         if state is None or state.facts != branch.facts:
             policy = self.method.new_policy()
-            policy.begin(self.run)
+            policy.begin(self.run, branch.order)
             state = BranchState(branch.facts, policy, self.method.new_predictor())
             self.branches[branch.key] = state
         return state
@@ -293,7 +293,7 @@ class ModelCall:
                 return
             shares = zip(*(split(stream, len(self.branches)) for stream in residual), strict=True)
             for (_, state), share in zip(self.branches, shares, strict=True):
-                state.policy.computed(self.step)
+                state.policy.computed(self.step, share)
                 state.predictor.update(self.step, share)
                 state.layout = self.layout
             self._keep()

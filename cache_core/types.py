@@ -21,6 +21,12 @@ class Step:
     position: float  # 0 .. total
     total: int  # number of steps (intervals) in the schedule
     sigma: float
+    next_sigma: float = 0.0  # the next sigma of the schedule
+
+    @property
+    def index(self) -> int:
+        """The step that this evaluation belongs to, 0 .. total - 1."""
+        return max(min(int(self.position), self.total - 1), 0)
 
     @property
     def is_last(self) -> bool:
@@ -48,6 +54,7 @@ class Run:
     start_sigma: float  # reuse is allowed for end_sigma <= sigma <= start_sigma
     end_sigma: float
     fraction: float = 1.0  # part of the whole schedule that the sigmas cover, by `schedule.fraction_covered`
+    before: float = 0.0  # part of the whole schedule that lies before the first sigma
 
     @property
     def steps(self) -> int:
@@ -57,3 +64,8 @@ class Run:
     def whole_steps(self) -> int:
         """Steps that the whole schedule would have: 5 of 20 steps are no few-step run."""
         return round(self.steps / self.fraction) if self.fraction > 0 else self.steps
+
+    @property
+    def first_whole_step(self) -> int:
+        """Where in the whole schedule this run begins."""
+        return round(self.before * self.whole_steps)

@@ -57,7 +57,7 @@ def magnitude_profile_for(model: ModelPatcher, steps: int, run_facts: Facts | No
 
 def magnitude_profile(entry: Mapping[str, Any]) -> MagnitudeProfile:
     """An entry of `magcache.json` as a profile, which checks it."""
-    known: dict[str, Any] = {key: entry[key] for key in MagnitudeProfile.__dataclass_fields__}
+    known: dict[str, Any] = {key: entry[key] for key in MagnitudeProfile.__dataclass_fields__ if key in entry}
     known["ratios"] = {branch: tuple(values) for branch, values in entry["ratios"].items()}
     return MagnitudeProfile(**known)
 

@@ -17,45 +17,12 @@ from ..cache_core.method import CacheMethod
 from ..cache_core.session import ModelCall
 from .architecture import Architecture, unwrapped
 from .intercept import BlockInterception
+from .latent import Latent
 from .observe import Fingerprint, ListObserver, ObservedStack, candidates, fingerprint
+from .outputs import OutputInterception
 from .trial import Ending, skipping_is_exact
 
 LEARNING = "watching how an unlisted model works"
-
-
-class OutputInterception:
-    """Caches what the model says of a latent: the derivative (x - denoised) / sigma, held until the next computed call.
-
-    The signal, whatever the method's probe, is the model's input.
-    """
-
-    def run(self, call: ModelCall, base: Any, x: Tensor, t: Tensor, forward: Callable[[], Tensor]) -> Tensor:
-        if self._decide(call, base, x, t):
-            (derivative,) = call.predict()
-            assert derivative is not None
-            call.reused()
-            return x - per_latent(t, x) * derivative.to(x.device)
-        output = forward()
-        self._store(call, x, t, output)
-        return output
-
-    def begin(self, call: ModelCall, base: Any, x: Tensor, t: Tensor, output: Tensor) -> None:
-        """Store the output of a call that was made before it was clear that outputs are to be stored."""
-        self._decide(call, base, x, t, LEARNING)
-        self._store(call, x, t, output)
-
-    def _decide(self, call: ModelCall, base: Any, x: Tensor, t: Tensor, refusal: str | None = None) -> bool:
-        try:
-            signal = base.model_sampling.calculate_input(t, x)
-        except Exception:  # a model that works without it; any other will raise the same when it runs
-            signal = x
-        return call.decide(signal.clone(), (x.shape, x.dtype), refusal)
-
-    def _store(self, call: ModelCall, x: Tensor, t: Tensor, output: Tensor) -> None:
-        if isinstance(output, Tensor) and output.shape == x.shape and call.step.sigma > 0:
-            call.computed(((x - output) / per_latent(t, x),))
-        else:  # there is no derivative
-            call.computed_unseen()
 
 
 class LearningInterception:
@@ -70,17 +37,17 @@ class LearningInterception:
         self.first: FirstCall | None = None
         self.chosen: BlockInterception | OutputInterception | None = None
 
-    def run(self, call: ModelCall, base: Any, x: Tensor, t: Tensor, forward: Callable[[], Tensor]) -> Tensor:
+    def run(self, call: ModelCall, latent: Latent, forward: Callable[[], Tensor]) -> Tensor:
         if self.chosen:
-            return self.chosen.run(call, base, x, t, forward)
+            return self.chosen.run(call, latent, forward)
         if self.first is None:
-            output = self._watch(call, x, forward)
-        elif self.first.shows_change(call, x):
-            output = self._check(self.first, call, x, forward)
+            output = self._watch(call, latent, forward)
+        elif self.first.shows_change(call, latent.x):
+            output = self._check(self.first, call, latent, forward)
         else:
             output = self._wait(call, forward)
         if isinstance(self.chosen, OutputInterception):
-            self.chosen.begin(call, base, x, t, output)
+            self.chosen.begin(call, latent, output, LEARNING)
         return output
 
     def _wait(self, call: ModelCall, forward: Callable[[], Tensor]) -> Tensor:
@@ -89,15 +56,15 @@ class LearningInterception:
         call.computed_unseen()
         return output
 
-    def _watch(self, call: ModelCall, x: Tensor, forward: Callable[[], Tensor]) -> Tensor:
+    def _watch(self, call: ModelCall, latent: Latent, forward: Callable[[], Tensor]) -> Tensor:
         call.decide(None, refusal=LEARNING)
         observers = [ListObserver(*candidate) for candidate in candidates(self.model)]
-        x_before = fingerprint(x)
+        x_before = fingerprint(latent.x)
         with ExitStack() as watching:
             for observer in observers:
                 watching.enter_context(observer)
             output = forward()
-        best = most_work(observers, x.shape[0])
+        best = most_work(observers, latent.shape[0])
         if best and len(best[0].blocks) > self.method.boundary.head + self.method.boundary.tail:
             self.first = FirstCall(*best, branches(call), x_before)
             call.computed_unseen()
@@ -105,20 +72,20 @@ class LearningInterception:
             self._give_up()
         return output
 
-    def _check(self, first: FirstCall, call: ModelCall, x: Tensor, forward: Callable[[], Tensor]) -> Tensor:
+    def _check(self, first: FirstCall, call: ModelCall, latent: Latent, forward: Callable[[], Tensor]) -> Tensor:
         """Run the model, and once more with the blocks skipped; their result is then known to the last bit."""
         blocks = self._interception(first.stack)
         observer, ending = ListObserver(first.stack.path, first.observer.blocks), Ending()
-        with observer, blocks.active(call, tuple(x.shape)) as watch, ending.noted(blocks.places[watch.last][0]):
+        with observer, blocks.active(call, latent) as watch, ending.noted(blocks.places[watch.last][0]):
             output = forward()
-        alike = watch.complete and observer.stack(x.shape[0]) == first.stack
+        alike = watch.complete and observer.stack(latent.shape[0]) == first.stack
         image = observer.image(first.observer) if alike else None
-        if image is None or not skipping_is_exact(blocks, watch.residual, ending, x, output, forward):
+        if image is None or not skipping_is_exact(blocks, watch.value, ending, latent, output, forward):
             self._give_up()
             return output
         if image == first.stack.places[0]:
             self.chosen = blocks
-            call.computed(watch.residual)
+            call.computed(watch.value)
         else:
             self.chosen = self._interception(first.stack.led_by(image))
             call.computed_unseen()
@@ -133,7 +100,7 @@ class LearningInterception:
         return BlockInterception(self.model, architecture, self.method)
 
     def _give_up(self) -> None:
-        self.first, self.chosen = None, OutputInterception()
+        self.first, self.chosen = None, OutputInterception(self.method)
         kind = "a U-Net" if hasattr(self.model, "input_blocks") else "not in StepCache's list of models"
         self.say(
             f"{type(self.model).__name__} is {kind} and has no plain run of blocks: whole outputs are reused "
@@ -167,8 +134,3 @@ def most_work(observers: list[ListObserver], rows: int) -> tuple[ListObserver, O
 
 def branches(call: ModelCall) -> tuple[Hashable, ...]:
     return tuple(branch.key for branch, _ in call.branches)
-
-
-def per_latent(t: Tensor, x: Tensor) -> Tensor:
-    """(B,) -> (B, 1, ...), to go with x."""
-    return t.view(-1, *[1] * (x.ndim - 1)).to(x)

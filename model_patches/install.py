@@ -125,9 +125,14 @@ class CachePatch:
 
     def predict_noise(self, executor, x, timestep, model_options, *args, **kwargs):
         live = model_options.get("transformer_options", {}).get(KEY)
-        if live is not None:
-            live.session.next_evaluation(timestep)
-        return executor(x, timestep, model_options, *args, **kwargs)
+        if live is None:
+            return executor(x, timestep, model_options, *args, **kwargs)
+        live.session.next_evaluation(timestep)
+        call = live.open_guided_call(executor.class_obj, x)
+        if not call:
+            return executor(x, timestep, model_options, *args, **kwargs)
+        latent = Latent(executor.class_obj.inner_model, x, timestep)
+        return live.outputs.run(call, latent, lambda: executor(x, timestep, model_options, *args, **kwargs))
 
     def apply_model(self, executor, x, t, *args, **kwargs):
         options = args[3] if len(args) > 3 else kwargs.get("transformer_options", {})
@@ -137,8 +142,8 @@ class CachePatch:
         )
         if not call:
             return executor(x, t, *args, **kwargs)
-        interception = live.interception(executor.class_obj)
-        return interception.run(call, executor.class_obj, x, t, lambda: executor(x, t, *args, **kwargs))
+        latent = Latent(executor.class_obj, x, t)
+        return live.interception(executor.class_obj).run(call, latent, lambda: executor(x, t, *args, **kwargs))
 
 
 class LiveRun:

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from ..cache_core.types import Streams
-from .intercept import BlockInterception, copied
+from .intercept import BlockInterception
+from .latent import Latent
 from .observe import form
+from .watch import copied
 
 EXACT = {torch.float32: 1e-5, torch.float64: 1e-5}
 EXACT_OF_HALF = 1e-3
@@ -27,14 +29,14 @@ def skipping_is_exact(
     blocks: BlockInterception,
     residual: Streams | None,
     ending: Ending,
-    x: Tensor,
+    latent: Latent,
     output: Tensor,
     forward: Callable[[], Tensor],
 ) -> bool:
     """Whether the model, run again with the blocks skipped and their known result put back, gives the same output."""
     replay: Any = Replay(residual or ())
     try:
-        with repeatable(x.device), undisturbed(blocks.model), blocks.active(replay, tuple(x.shape)) as again:
+        with repeatable(latent.x.device), undisturbed(blocks.model), blocks.active(replay, latent) as again:
             last, _ = blocks.places[again.last]
             with ending.put_back(last):
                 repeated = forward()

@@ -1,0 +1,138 @@
+"""Schedules found before sampling: which steps to compute.
+
+Pure functions on numbers; what they plan for comes from recordings, tables, or a rule that holds across models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from .types import Run
+
+Cost = Callable[[int, int, int], float]
+"""(i, j, k): the error of predicting the steps after j up to k from the computed steps i and j, i < j < k <= T."""
+
+
+def interval_steps(run: Run, warmup: int, interval: int) -> frozenset[int]:
+    """TaylorSeer's plan: the first `warmup` steps, then every `interval`-th. Source: arXiv 2503.06923.
+
+    >>> sorted(interval_steps(Run(tuple(range(20, -1, -1)), 20, 0), 3, 5))
+    [0, 1, 2, 7, 12, 17]
+    """
+    start = max(warmup, 1) - 1
+    return frozenset(s for s in range(run.steps) if s <= start or (s - start) % max(interval, 1) == 0)
+
+
+def window_steps(run: Run, warmup: int, window: float, growth: float) -> frozenset[int]:
+    """Spectrum's plan: the first `warmup` steps, then one in a window that grows by `growth` each time.
+
+    >>> sorted(window_steps(Run(tuple(range(20, -1, -1)), 20, 0), 3, 2.0, 0.75))
+    [0, 1, 2, 4, 6, 9, 13, 18]
+    """
+    steps, step = set(range(min(max(warmup, 1), run.steps))), max(warmup, 1) - 1
+    while (step := step + max(int(window), 1)) < run.steps:
+        steps.add(step)
+        window += growth
+    return frozenset(steps)
+
+
+def linear_costs(features: np.ndarray) -> np.ndarray:
+    """DPCache's cost tensor for linear prediction.
+
+    Args:
+        features: (T + 1, E): what is to be predicted at each step, and at T what stands for the value after the last.
+
+    Returns:
+        (T + 1, T + 1, T + 1): for i < j < k the sum over q = j + 1 .. k of the mean absolute error at q of the line
+        through i and j; infinite elsewhere.
+
+    Source: DPCache, arXiv 2602.22654.
+    """
+    count = len(features)
+    costs = np.full((count, count, count), np.inf)
+    for j in range(1, count - 1):
+        ahead = np.arange(1, count - j)[:, None]
+        for i in range(j):
+            slope = (features[j] - features[i]) / (j - i)
+            errors = np.abs(features[j + 1 :] - (features[j] + ahead * slope)).mean(axis=1)
+            costs[i, j, j + 1 :] = np.cumsum(errors)
+    return costs
+
+
+def cheapest_path(costs: np.ndarray, computed: int, forced: int = 2) -> tuple[tuple[int, ...], float]:
+    """The cheapest choice of `computed` steps for path-dependent costs, by exact dynamic programming over pairs.
+
+    Args:
+        costs: (T + 1, T + 1, T + 1) as `linear_costs` gives them; T stands for the end of the run.
+        computed: how many of the T steps to compute, at least `forced` and at most T.
+        forced: the first so many steps are computed, at least 2.
+
+    Returns:
+        The steps in order, and the cost.
+
+    Raises:
+        ValueError: there is no such path.
+
+    Source: the exact form of DPCache's recursion (arXiv 2602.22654), which keeps only the cheapest predecessor of a step.
+    """
+    end = len(costs) - 1
+    if not 2 <= forced <= computed <= end:
+        raise ValueError(f"cannot compute {computed} of {end} steps with the first {forced} forced")
+    best = np.full((end + 1, end + 1), np.inf)  # by the last two computed steps
+    best[forced - 2, forced - 1] = 0.0
+    before: list[np.ndarray] = []
+    for _ in range(computed - forced):
+        through = best[:, :, None] + costs  # (i, j, k)
+        through[:, :, end] = np.inf  # the end is no step
+        before.append(through.argmin(axis=0))
+        best = through.min(axis=0)
+    total = best + costs[:, :, end]
+    i, j = np.unravel_index(total.argmin(), total.shape)
+    cost = float(total[i, j])
+    if computed == end:  # nothing is left to predict
+        i, j, cost = end - 2, end - 1, float(best[end - 2, end - 1])
+    if not math.isfinite(cost):
+        raise ValueError(f"no path computes {computed} of {end} steps at a finite cost")
+    steps = [int(j), int(i)]
+    for pointers in reversed(before):
+        steps.append(int(pointers[steps[-1], steps[-2]]))
+    return (*range(forced - 2), *reversed(steps)), cost
+
+
+def general_steps(run: Run, computed: int, forced: int = 2) -> frozenset[int]:
+    """A plan for a model of which nothing is known: dense where an error would be amplified most.
+
+    An error at sigma grows by about 1 / (1.05 - sigma) until the end (measured on the small model of this project), so the
+    steps share out the integral of that over sigma evenly, sigma being scaled to the run's largest.
+
+    Args:
+        computed: how many steps to compute.
+        forced: the first so many are computed.
+    """
+    if computed >= run.steps:
+        return frozenset(range(run.steps))
+    top = max(run.sigmas) or 1.0
+    weights = [(high - low) / top / (1.05 - high / top) for high, low in zip(run.sigmas, run.sigmas[1:], strict=False)]
+    chosen = set(range(min(forced, computed)))
+    total = sum(weights[len(chosen) :])
+    due, passed = total / (computed - len(chosen) + 1), 0.0
+    for step in range(len(chosen), run.steps):
+        left = run.steps - step
+        if passed >= due * (len(chosen) - min(forced, computed) + 1) or left <= computed - len(chosen):
+            chosen.add(step)
+        passed += weights[step]
+        if len(chosen) == computed:
+            break
+    return frozenset(chosen)
+
+
+def scaled_steps(steps: Sequence[int], made_for: int, run: Run) -> frozenset[int]:
+    """A table for `made_for` steps at the run's number: each step of the table goes to the nearest of the run's.
+
+    Steps that fall together are counted once; the first and the last of the table stay first and last.
+    """
+    scale = (run.steps - 1) / max(made_for - 1, 1)
+    return frozenset(min(round(step * scale), run.steps - 1) for step in steps)
