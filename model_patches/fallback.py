@@ -47,7 +47,7 @@ class OutputInterception:
     def _decide(self, call: ModelCall, base: Any, x: Tensor, t: Tensor, refusal: str | None = None) -> bool:
         try:
             signal = base.model_sampling.calculate_input(t, x)
-        except Exception:  # a model that works without it; any other will raise the same when it runs
+        except (AttributeError, TypeError, RuntimeError):  # a model that works without; any other fails when it runs
             signal = x
         return call.decide(signal.clone(), (x.shape, x.dtype), refusal)
 
