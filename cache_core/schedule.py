@@ -42,18 +42,21 @@ class StepClock:
         return 0.0 if not nodes or sigma > nodes[0] else float(self.total)
 
 
-def fraction_covered(sigmas: Sequence[float], percent_to_sigma: Callable[[float], float]) -> float:
-    """The part of the whole schedule that a run covers, 0 to 1: less than 1 for split sampling and for denoise < 1.
+def part_covered(sigmas: Sequence[float], percent_to_sigma: Callable[[float], float]) -> tuple[float, float]:
+    """Where in the whole schedule a run begins and how much of it the run covers, both 0 to 1.
+
+    A run is less than the whole for split sampling and for denoise < 1.
 
     Args:
         percent_to_sigma: ComfyUI's; falls from the largest sigma at 0 to 0 at 1. Percent is of time before the shift.
 
-    >>> fraction_covered((0.5, 0.25, 0.0), lambda percent: 1 - percent)
-    0.5
+    >>> part_covered((0.5, 0.25, 0.0), lambda percent: 1 - percent)
+    (0.5, 0.5)
     """
     if not sigmas:
-        return 1.0
-    return _percent_of(min(sigmas), percent_to_sigma) - _percent_of(max(sigmas), percent_to_sigma)
+        return 0.0, 1.0
+    start = _percent_of(max(sigmas), percent_to_sigma)
+    return start, _percent_of(min(sigmas), percent_to_sigma) - start
 
 
 def _percent_of(sigma: float, percent_to_sigma: Callable[[float], float]) -> float:

@@ -171,19 +171,27 @@ class CacheSession:
             self.branches[branch.key] = state
         return state
 
-    def read(self, score: Tensor | None) -> float | None:
-        """Fetch sigma (once per evaluation) and a score from the device, together, and find the step."""
+    def read(self, scores: Sequence[Tensor | None] = ()) -> list[float | None]:
+        """Fetch sigma (once per evaluation) and scores from the device, together, and find the step."""
         assert self.sigma is not None
-        wanted = [] if self.step else [self.sigma]
-        wanted += [] if score is None else [score]
-        if not wanted:
-            return None
-        same_place = all(value.device == wanted[0].device for value in wanted)
-        values = torch.stack([v.float() for v in wanted]).tolist() if same_place else [float(v) for v in wanted]
-        self.report.device_reads += 1 if same_place else len(wanted)
+        wanted = ([] if self.step else [self.sigma]) + [score for score in scores if score is not None]
+        values = self._fetched(wanted) if wanted else []
         if self.step is None:
-            self._enter(self.clock.step(values[0]))
-        return None if score is None else values[-1]
+            self._enter(self.clock.step(values.pop(0)))
+        fetched = iter(values)
+        return [None if score is None else next(fetched) for score in scores]
+
+    @property
+    def sigma_now(self) -> float:
+        """Of this evaluation, once it was read."""
+        return self.step.sigma if self.step else math.nan
+
+    def _fetched(self, wanted: list[Tensor]) -> list[float]:
+        if all(value.device == wanted[0].device for value in wanted):
+            self.report.device_reads += 1
+            return torch.stack([value.float() for value in wanted]).tolist()
+        self.report.device_reads += len(wanted)
+        return [float(value) for value in wanted]
 
     def _enter(self, step: Step) -> None:
         self.step = step
@@ -211,33 +219,64 @@ class ModelCall:
         self.layout: Hashable = None
         self.refusal: str | None = None
 
-    def decide(self, signal: Tensor | None, layout: Hashable = None, refusal: str | None = None) -> bool:
+    def decide(
+        self,
+        signal: Tensor | None,
+        layout: Hashable = None,
+        refusal: str | None = None,
+        entry: Streams | None = None,
+    ) -> bool:
         """Whether to reuse.
 
         Args:
             signal: (B, ...) with the branches' shares in order, or None.
-            layout: what a stored residual must fit, such as the shapes of the streams.
+            layout: what a stored value must fit, such as the shapes of the streams.
             refusal: why the host cannot do without computing, or None.
+            entry: what goes into the model, for predictors that look at it (levels above blocks).
         """
         self.layout, self.refusal = layout, refusal
         shares = [None] * len(self.branches) if signal is None else signal.chunk(len(self.branches))
         with self.session.lock:
             scores = [state.policy.observe(share) for (_, state), share in zip(self.branches, shares, strict=True)]
-            decision = self.session.decision or self._lead(scores)
+            decision = (
+                (self.session.decision or self._lead(scores)) if self.session.method.shared else self._own(scores)
+            )
             missing = self._missing()
             if decision.reuse and missing:
                 self.evaluation.reason = f"reused in part: {missing.reason}"
+            if entry is not None:
+                self._enter(entry)
             return decision.reuse and missing is None
+
+    def _enter(self, entry: Streams) -> None:
+        shares = zip(*(split(stream, len(self.branches)) for stream in entry), strict=True)
+        for (_, state), share in zip(self.branches, shares, strict=True):
+            state.predictor.enter(self.step, share)
 
     def _lead(self, scores: Sequence[Tensor | None]) -> Decision:
         """Decide for the evaluation."""
         leader = min(range(len(self.branches)), key=lambda i: self.branches[i][0].order)
-        score = self.session.read(scores[leader])
+        (score,) = self.session.read([scores[leader]])
         decision = self._unobserved() or self._missing() or self.branches[leader][1].policy.decide(self.step, score)
         self.session.decision = decision
+        self._note(decision, score)
+        return decision
+
+    def _own(self, scores: Sequence[Tensor | None]) -> Decision:
+        """Decide for this call alone; a batch is computed if any of its branches has to be."""
+        fetched = self.session.read(scores)
+        forced = self._unobserved() or self._missing()
+        proposed = [
+            state.policy.decide(self.step, score) for (_, state), score in zip(self.branches, fetched, strict=True)
+        ]
+        decision = forced or next((each for each in proposed if not each.reuse), proposed[0])
+        known = [score for score in fetched if score is not None]
+        self._note(decision, max(known, default=None))
+        return decision
+
+    def _note(self, decision: Decision, score: float | None) -> None:
         self.evaluation.reason = decision.reason
         self.evaluation.signal = score if score is not None and math.isfinite(score) else None
-        return decision
 
     @property
     def evaluation(self) -> Evaluation:

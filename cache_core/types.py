@@ -53,7 +53,7 @@ class Run:
     sigmas: tuple[float, ...]
     start_sigma: float  # reuse is allowed for end_sigma <= sigma <= start_sigma
     end_sigma: float
-    fraction: float = 1.0  # part of the whole schedule that the sigmas cover, by `schedule.fraction_covered`
+    fraction: float = 1.0  # part of the whole schedule that the sigmas cover, by `schedule.part_covered`
     before: float = 0.0  # part of the whole schedule that lies before the first sigma
 
     @property

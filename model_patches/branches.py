@@ -61,3 +61,29 @@ def control_places(control: Any) -> Hashable:
     if not control:
         return None
     return tuple((place, tuple(value is not None for value in values)) for place, values in sorted(control.items()))
+
+
+def guided_branch(guider, x: Tensor, sigma: float) -> Branch:
+    """All that guidance joins, as one branch.
+
+    What is stored is of no use once another prompt, area or ControlNet takes part, or weights change with the schedule.
+    """
+    conds = [cond for several in guider.conds.values() for cond in several or ()]
+    active = tuple(active_at(sigma, cond) for cond in conds)
+    facts = (tuple(x.shape), x.dtype, weights(guider.inner_model), guider.cfg == 1, active)
+    return Branch("guided prediction", 0, None, facts)
+
+
+def active_at(sigma: float, cond: Mapping[str, Any]) -> Hashable:
+    """Which parts of a conditioning take part at a sigma: itself, and its ControlNets one after the other."""
+    parts = [within(sigma, cond.get("timestep_start"), cond.get("timestep_end"))]
+    control = cond.get("control")
+    while control is not None:
+        start, end = getattr(control, "timestep_range", None) or (None, None)
+        parts.append(within(sigma, start, end))
+        control = getattr(control, "previous_controlnet", None)
+    return tuple(parts)
+
+
+def within(sigma: float, start: float | None, end: float | None) -> bool:
+    return (start is None or sigma <= start) and (end is None or sigma >= end)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor, nn
 

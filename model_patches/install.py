@@ -16,17 +16,19 @@ import comfy.patcher_extension
 from comfy.model_patcher import ModelPatcher
 from torch import nn
 
-from ..cache_core.method import CacheMethod, Plan
+from ..cache_core.method import CacheMethod, Level, Plan
 from ..cache_core.report import RunReport
-from ..cache_core.schedule import fraction_covered
-from ..cache_core.session import Branch, CacheSession
+from ..cache_core.schedule import part_covered
+from ..cache_core.session import Branch, CacheSession, ModelCall
 from ..cache_core.storage import CacheDevice, Storage
 from ..cache_core.types import Run
 from .architecture import Architecture, unwrapped
 from .architectures import identify
-from .branches import branches_of
+from .branches import branches_of, guided_branch
 from .fallback import LearningInterception
 from .intercept import BlockInterception
+from .latent import Latent
+from .outputs import OutputInterception
 from .variants import Facts, run_facts
 
 KEY = "stepcache"
@@ -36,6 +38,9 @@ CORE_CACHES = {"easycache": "EasyCache", "lazycache": "LazyCache"}
 log = logging.getLogger("stepcache")
 
 Wrappers = comfy.patcher_extension.WrappersMP
+
+
+Interception = BlockInterception | LearningInterception | OutputInterception
 
 
 class ConflictingCache(ValueError):
@@ -132,7 +137,8 @@ class CachePatch:
         if not call:
             return executor(x, timestep, model_options, *args, **kwargs)
         latent = Latent(executor.class_obj.inner_model, x, timestep)
-        return live.outputs.run(call, latent, lambda: executor(x, timestep, model_options, *args, **kwargs))
+        guided = OutputInterception(live.method)
+        return guided.run(call, latent, lambda: executor(x, timestep, model_options, *args, **kwargs))
 
     def apply_model(self, executor, x, t, *args, **kwargs):
         options = args[3] if len(args) > 3 else kwargs.get("transformer_options", {})
@@ -157,32 +163,47 @@ class LiveRun:
         method = self.method = plan.method
         report = RunReport(method.name, patch.model_name, plan.settings, list(plan.messages))
         percent_to_sigma = guider.model_patcher.get_model_object("model_sampling").percent_to_sigma
+        before, fraction = part_covered(sigmas.tolist(), lambda percent: float(percent_to_sigma(percent)))
         run = Run(
             tuple(sigmas.tolist()),
             start_sigma=float(percent_to_sigma(method.start_percent)),
             end_sigma=float(percent_to_sigma(method.end_percent)),
-            fraction=fraction_covered(sigmas.tolist(), lambda percent: float(percent_to_sigma(percent))),
+            fraction=fraction,
+            before=before,
         )
         self.patch = patch
-        self.interceptions: dict[int, BlockInterception | LearningInterception] = {}
+        self.interceptions: dict[int, Interception] = {}
         self.session = CacheSession(method, run, report, Storage(patch.cache_device, spare_memory), patch.listener)
 
-    def interception(self, base) -> BlockInterception | LearningInterception:
-        """The interception of a model in this run; there may be a second model."""
+    def interception(self, base) -> Interception:
+        """What intercepts a model's calls in this run; there may be a second model."""
         key, found = id(base), self.interceptions.get(id(base))
-        architecture = None if found else identify(base.diffusion_model)
-        if architecture:
-            self.interceptions[key] = BlockInterception(base.diffusion_model, architecture, self.method)
-        elif not found or (isinstance(found, BlockInterception) and found.misfit):
-            self.interceptions[key] = LearningInterception(
-                base.diffusion_model, self.method, self.session.report.message
-            )
+        if found is None or (isinstance(found, BlockInterception) and found.misfit):
+            self.interceptions[key] = self._intercepting(base.diffusion_model, known=found is None)
         return self.interceptions[key]
 
-    def open_call(self, base, x, options, control):
+    def _intercepting(self, model: nn.Module, known: bool) -> Interception:
+        if self.method.boundary.level is Level.MODEL_OUTPUT:
+            return OutputInterception(self.method)
+        architecture = identify(model) if known else None
+        if architecture:
+            return BlockInterception(model, architecture, self.method)
+        return LearningInterception(model, self.method, self.session.report.message)
+
+    def open_call(self, base, x, options, control) -> ModelCall | None:
+        """A call of one model, or None if it must simply run."""
+        if self.method.boundary.level is Level.GUIDED_PREDICTION:
+            return None
         exchanged = self.interception(base).exchanges_rows
         branches: list[Branch] = branches_of(base, x, options, control, exchanged)
         return self.session.open_call(branches) if branches else None
+
+    def open_guided_call(self, guider, x) -> ModelCall | None:
+        """A call of all models and of guidance, or None where that level is not cached."""
+        if self.method.boundary.level is not Level.GUIDED_PREDICTION:
+            return None
+        self.session.read()
+        return self.session.open_call([guided_branch(guider, x, self.session.sigma_now)])
 
     def end(self) -> None:
         self.session.end()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from itertools import starmap, zip_longest
 from typing import Any
 
+import comfy.model_management
 import torch
 from torch import Tensor, nn
 
@@ -40,6 +41,8 @@ def skipping_is_exact(
             last, _ = blocks.places[again.last]
             with ending.put_back(last):
                 repeated = forward()
+    except comfy.model_management.InterruptProcessingException:  # an Exception in older ComfyUI
+        raise
     except Exception:  # the model cannot do with what the skipped blocks gave it; its output is here already
         return False
     return again.complete and ending.alike and same(repeated, output, ending.dtype)

@@ -11,7 +11,7 @@ RUN = Run((1.0, 0.5, 0.0), start_sigma=1.0, end_sigma=0.0)
 
 def masks(policy, signals, total=100):
     """'1' for computed, '0' for reused, the scores seen on the way."""
-    policy.begin(RUN)
+    policy.begin(RUN, 0)
     mask, scores = "", []
     for index, signal in enumerate(signals):
         score = policy.observe(signal)
@@ -21,7 +21,7 @@ def masks(policy, signals, total=100):
             policy.reused(step)
             mask += "0"
         else:
-            policy.computed(step)
+            policy.computed(step, ())
             mask += "1"
     return mask, scores
 
@@ -59,9 +59,9 @@ def test_the_sum_restarts_after_any_computed_evaluation_and_follows_every_signal
     """A policy told of a forced compute must not count the change that it covered."""
     policy = AccumulatedChange(0.5)
     policy.observe(torch.tensor([1.0]))
-    policy.computed(Step(0, 9, 1.0))
+    policy.computed(Step(0, 9, 1.0), ())
     policy.observe(torch.tensor([2.0]))  # not asked: something else forced this one
-    policy.computed(Step(1, 9, 0.9))
+    policy.computed(Step(1, 9, 0.9), ())
     assert policy.observe(torch.tensor([2.2])).item() == pytest.approx(0.1, rel=1e-4)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepcache.cache_core.schedule import StepClock, fraction_covered
+from stepcache.cache_core.schedule import StepClock, part_covered
 from stepcache.cache_core.types import Run
 
 CLOCK = StepClock((1.0, 0.75, 0.5, 0.0))
@@ -50,8 +50,8 @@ def shifted(shift):
 )
 def test_the_fraction_of_a_cut_schedule(shift, first, last, fraction):
     sigmas = [shifted(shift)(step / 20) for step in range(first, last + 1)]
-    assert fraction_covered(sigmas, shifted(shift)) == pytest.approx(fraction, abs=1e-6)
-    assert fraction_covered(sigmas[::-1], shifted(shift)) == pytest.approx(fraction, abs=1e-6)
+    assert part_covered(sigmas, shifted(shift))[1] == pytest.approx(fraction, abs=1e-6)
+    assert part_covered(sigmas[::-1], shifted(shift))[1] == pytest.approx(fraction, abs=1e-6)
 
 
 def test_a_model_whose_percents_jump_at_both_ends():
@@ -60,12 +60,12 @@ def test_a_model_whose_percents_jump_at_both_ends():
     def percent_to_sigma(percent):
         return 999999999.9 if percent <= 0 else 0.0 if percent >= 1 else 14.6 * (0.03 / 14.6) ** percent
 
-    assert fraction_covered([14.6, 3.0, 0.03, 0.0], percent_to_sigma) == pytest.approx(1, abs=1e-6)
-    assert fraction_covered([14.6, 3.0, 0.6618], percent_to_sigma) == pytest.approx(0.5, abs=1e-4)
+    assert part_covered([14.6, 3.0, 0.03, 0.0], percent_to_sigma)[1] == pytest.approx(1, abs=1e-6)
+    assert part_covered([14.6, 3.0, 0.6618], percent_to_sigma)[1] == pytest.approx(0.5, abs=1e-4)
 
 
 def test_no_sigmas_are_no_part_of_anything():
-    assert fraction_covered([], shifted(3.0)) == 1.0
+    assert part_covered([], shifted(3.0)) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(

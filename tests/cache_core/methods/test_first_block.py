@@ -32,7 +32,7 @@ def run(threshold):
         h = entry
         for i in (1, 2, 3):
             h = block(i, h, time)
-        policy.computed(step)
+        policy.computed(step, ())
         predictor.update(step, (h - entry,))
         outputs.append(h)
         mask += "1"

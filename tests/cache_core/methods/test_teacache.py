@@ -15,7 +15,7 @@ def decisions(method, changes):
     """Mask and sums of a run of len(changes) + 1 evaluations whose signal changes as given."""
     policy = method.new_policy()
     total = len(changes) + 1
-    policy.begin(Run(tuple(1 - i / total for i in range(total + 1)), 1.0, 0.0))
+    policy.begin(Run(tuple(1 - i / total for i in range(total + 1)), 1.0, 0.0), 0)
     value, mask, sums = 1.0, "", []
     for index, change in enumerate((0.0, *changes)):
         value *= 1 + change
