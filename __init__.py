@@ -5,7 +5,7 @@ async def comfy_entrypoint():
     """The extension that ComfyUI loads."""
     from comfy_api.latest import ComfyExtension, io
 
-    from .nodes.cache_nodes import NODES
+    from .nodes import NODES
 
     class StepCacheExtension(ComfyExtension):
         async def get_node_list(self) -> list[type[io.ComfyNode]]:

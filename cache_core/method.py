@@ -10,8 +10,8 @@ from typing import Any
 
 from .policies import Guarded, Policy, StepMask
 from .predictors import Predictor
-from .probes import Probe
-from .types import Run
+from .probes import Nothing, Probe
+from .types import Run, Step
 
 CURE = "set a threshold above 0 to reuse all the same"
 
@@ -78,6 +78,21 @@ class CacheMethod:
         if run.whole_steps < self.min_steps:
             return f"{run.whole_steps} steps are few and differ too much to reuse: {CURE}"
         return None
+
+    def foretold(self, run: Run) -> tuple[int, ...] | None:
+        """The steps that will be computed, where that is known before sampling."""
+        if not isinstance(self.probe, Nothing):
+            return None
+        policy, computed = self.new_policy(), []
+        policy.begin(run, 0)
+        for index, (sigma, following) in enumerate(zip(run.sigmas, run.sigmas[1:], strict=False)):
+            step = Step(index, run.steps, sigma, following)
+            if computed and policy.decide(step, None).reuse:
+                policy.reused(step)
+            else:
+                policy.computed(step, ())
+                computed.append(index)
+        return tuple(computed)
 
     def new_policy(self) -> Policy:
         inner = copy.deepcopy(self.policy)

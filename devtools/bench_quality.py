@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from statistics import mean
 
 import comfy.sample
@@ -10,17 +11,51 @@ import comfy.sd
 import comfy.utils
 import torch
 
-from stepcache.cache_core.methods import first_block_cache, teacache
+from stepcache.cache_core.method import CacheMethod
+from stepcache.cache_core.methods import (
+    dbcache,
+    dpcache,
+    easycache,
+    first_block_cache,
+    meancache,
+    seacache,
+    spectrum,
+    taylorseer,
+    teacache,
+)
+from stepcache.cache_core.planning import general_steps
+from stepcache.cache_core.policies import StepPlan
+from stepcache.cache_core.predictors import BASES, Extrapolation
 from stepcache.cache_core.quality import psnr, ssim
+from stepcache.cache_core.step_masks import POLICIES
 from stepcache.model_patches.install import apply_cache
 
 from .bench_cost import clock
 from .pack import ROOT, load_package
 
 STEPS, GUIDANCE, SIZE = 28, 3.0, 256
-SETTINGS = [
-    *(("TeaCache", teacache, threshold) for threshold in (0.05, 0.06, 0.08, 0.1, 0.12)),
-    *(("First Block Cache", first_block_cache, threshold) for threshold in (0.08, 0.1, 0.12, 0.15, 0.2)),
+
+
+def general(computed: int, forced: int = 2) -> StepPlan:
+    return partial(general_steps, computed=computed, forced=forced)
+
+
+SETTINGS: list[tuple[str, str, CacheMethod]] = [
+    *(("TeaCache", f"threshold {value:g}", teacache(value)) for value in (0.05, 0.06, 0.08, 0.1, 0.12)),
+    *(
+        ("First Block Cache", f"threshold {value:g}", first_block_cache(value))
+        for value in (0.08, 0.1, 0.12, 0.15, 0.2)
+    ),
+    *(("DBCache", f"2 + 1 blocks, {value:g}", dbcache(value, 2, 1, warmup=4)) for value in (0.1, 0.15, 0.2)),
+    *(("DBCache", f"linear, {value:g}", dbcache(value, 1, 0, Extrapolation(), warmup=4)) for value in (0.15, 0.25)),
+    *(("DBCache", f"mask {name}", dbcache(1.0, 1, 0, mask=name, reuse_others=True)) for name in POLICIES),
+    *(("SeaCache", f"threshold {value:g}", seacache(value)) for value in (0.1, 0.15, 0.2, 0.3, 0.4)),
+    *(("EasyCache", f"threshold {value:g}", easycache(value, warmup=3)) for value in (0.02, 0.03, 0.05, 0.08, 0.12)),
+    *(("TaylorSeer", f"every {n}, order {m}", taylorseer(n, m)) for n in (2, 3, 4) for m in (0, 1, 2)),
+    *(("TaylorSeer", f"every {n}, {name}", taylorseer(n, 2, basis=BASES[name]())) for n in (2, 3) for name in BASES),
+    *(("Spectrum", f"window {w:g} + {g:g}", spectrum(5, w, g)) for w, g in ((2.0, 0.0), (2.0, 0.25), (2.0, 0.75))),
+    *(("DPCache", f"general plan, {k}, order {m}", dpcache(general(k, 3), m)) for k in (10, 14) for m in (1, 2)),
+    *(("MeanCache", f"general plan, {k}, lookback {n}", meancache(general(k), n)) for k in (10, 14) for n in (1, 2, 4)),
 ]
 FEWER_STEPS = (20, 18, 16, 14, 12)
 PROMPTS = (
@@ -40,12 +75,12 @@ def rows(quick: bool) -> Iterator[dict]:
     prompts = PROMPTS[:2] if quick else PROMPTS
     scenes.picture(scenes.model, prompts[0], steps=2)  # pays for loading
     references = [scenes.picture(scenes.model, prompt) for prompt in prompts]
-    for name, method, threshold in SETTINGS:
+    for name, setting, method in SETTINGS:
         reports: list = []
-        cached = apply_cache(scenes.model, method(threshold), reports.append)
+        cached = apply_cache(scenes.model, method, reports.append)
         pictures = [scenes.picture(cached, prompt) for prompt in prompts]
         runs = {id(report): report for report in reports}.values()  # each was heard of once an evaluation
-        yield row(name, f"threshold {threshold:g}", mean(run.computed for run in runs), references, pictures)
+        yield row(name, setting, mean(run.computed for run in runs), references, pictures)
     for steps in FEWER_STEPS:
         pictures = [scenes.picture(scenes.model, prompt, steps=steps) for prompt in prompts]
         yield row("plain", f"{steps} steps", float(steps), references, pictures)

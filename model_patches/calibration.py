@@ -24,6 +24,7 @@ class Calibration:
     time_embedding: bool = False  # what the polynomial was fitted on: the time embedding, or the modulated input
     source: str | None = None
     few_step: bool = False  # the variant is distilled to few steps
+    warmup: int = 0  # evaluations to compute first
 
 
 def calibration_for(method: str, model: ModelPatcher, run_facts: Facts | None = None) -> Calibration:
@@ -41,6 +42,18 @@ def calibration_for(method: str, model: ModelPatcher, run_facts: Facts | None = 
         if entry.get("signal") != "time_embedding" or embeds:
             return _calibration(entry, entry["source"], few_step)
     return _calibration(table(method)["general"] | {"name": "general rule"}, None, few_step)
+
+
+def published(method: str, model: ModelPatcher, run_facts: Facts | None = None) -> Mapping[str, Any]:
+    """The entry of a method's file for the model as it stands there, or the general rule."""
+    found = variant({**model_facts(model), **(run_facts or {})})
+    return next(iter(_entries_for(method, found)), {"name": "general rule", **table(method)["general"]})
+
+
+def few_step_model(model: ModelPatcher, run_facts: Facts | None = None) -> bool:
+    """Whether the model is known to be made for a few steps."""
+    found = variant({**model_facts(model), **(run_facts or {})})
+    return bool(found and found.get("few_step"))
 
 
 def magnitude_profile_for(model: ModelPatcher, steps: int, run_facts: Facts | None = None) -> MagnitudeProfile | None:
@@ -76,4 +89,5 @@ def _calibration(entry: Mapping[str, Any], source: str | None, few_step: bool) -
         entry.get("signal") == "time_embedding",
         source,
         few_step,
+        entry.get("warmup", 0),
     )

@@ -7,7 +7,7 @@ APPLY_MODEL is one model call. The clone holds only the immutable method; a run'
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,6 +171,9 @@ class LiveRun:
             fraction=fraction,
             before=before,
         )
+        foretold = None if method.refusal(run) else method.foretold(run)
+        if foretold:
+            report.settings = {**report.settings, "computes": ranges(foretold)}
         self.patch = patch
         self.interceptions: dict[int, Interception] = {}
         self.session = CacheSession(method, run, report, Storage(patch.cache_device, spare_memory), patch.listener)
@@ -215,3 +218,18 @@ def spare_memory(device) -> float:
     """Bytes still free on a device beyond what ComfyUI wants for inference."""
     free: Any = comfy.model_management.get_free_memory(device)
     return float(free - comfy.model_management.minimum_inference_memory())
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers in few words.
+
+    >>> ranges((0, 1, 2, 5, 7, 8))
+    '0-2 5 7-8'
+    """
+    words: list[list[int]] = []
+    for number in numbers:
+        if words and number == words[-1][-1] + 1:
+            words[-1] = [words[-1][0], number]
+        else:
+            words.append([number])
+    return " ".join("-".join(map(str, word)) for word in words)

@@ -89,13 +89,14 @@ def run_facts(guider: Any, sigmas: Sequence[float], latent: Sequence[int], maske
         masked: whether the run has a denoise mask.
 
     Returns:
-        references: some conditioning carries reference latents. masked. guided: a negative prompt takes part.
+        steps: of the run. references: some conditioning carries reference latents. masked. guided: a negative prompt takes part.
         latent_area: height times width in latent cells, or None for a packed latent. noise_range: "all", "high" or
         "low", the part of the schedule that is run.
     """
     conds = getattr(guider, "conds", {})
     every = [cond for several in conds.values() for cond in several or ()]
     return {
+        "steps": max(len(sigmas) - 1, 0),
         "references": any(cond.get("reference_latents") for cond in every),
         "masked": masked,
         "guided": len(conds) > 2 or (len(conds) == 2 and guider.cfg != 1),

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from comfy_api.latest import io
 
 from ..cache_core.storage import CACHE_DEVICES
 
 AUTOMATIC = -1.0
+TOGETHER, APART = BRANCHES = ("together", "apart")
 
 
-def cache_inputs(threshold_tooltip: str) -> list[io.Input]:
-    """`threshold`, `start_percent`, `end_percent`, `max_consecutive`, `cache_device`, in this order."""
+def threshold_input(tooltip: str) -> io.Input:
+    return io.Float.Input("threshold", default=AUTOMATIC, min=-1.0, max=10.0, step=0.005, round=0.0001, tooltip=tooltip)
+
+
+def shared_inputs() -> list[io.Input]:
+    """`start_percent`, `end_percent`, `max_consecutive`, `cache_device`, `branches`, in this order."""
     return [
-        io.Float.Input(
-            "threshold", default=AUTOMATIC, min=-1.0, max=10.0, step=0.005, round=0.0001, tooltip=threshold_tooltip
-        ),
         io.Float.Input(
             "start_percent",
             default=0.0,
@@ -46,6 +50,15 @@ def cache_inputs(threshold_tooltip: str) -> list[io.Input]:
             default="auto",
             tooltip="Where the cache is kept. auto: on the GPU while there is room, else in main memory. "
             "cpu saves VRAM; each step then waits for a copy to main memory.",
+        ),
+        io.Combo.Input(
+            "branches",
+            options=list(BRANCHES),
+            default=TOGETHER,
+            optional=True,
+            advanced=True,
+            tooltip="Whether the positive and the negative prompt are computed or reused together (recommended), or each by "
+            "itself, as some papers do. Where ComfyUI runs both in one batch they always go together.",
         ),
     ]
 
@@ -82,3 +95,9 @@ def check_settings(
             "reused. Lower start_percent or raise end_percent."
         )
     return None
+
+
+def limits_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The shared settings as arguments of `CacheMethod`."""
+    names = ("start_percent", "end_percent", "max_consecutive")
+    return {name: settings[name] for name in names} | {"shared": settings.get("branches", TOGETHER) == TOGETHER}

@@ -1,0 +1,89 @@
+"""What the cache nodes share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+from comfy_api.latest import io
+
+from ..cache_core.method import Plan
+from ..model_patches.install import apply_cache
+from ..model_patches.variants import Facts
+from .inputs import check_settings, limits_of, shared_inputs
+from .progress import NodeProgress
+
+CATEGORY = "StepCache"
+
+Settings = Mapping[str, Any]
+"""The values of a node's inputs by name, without the model."""
+
+
+class CacheNode(io.ComfyNode):
+    """Takes a model and returns it with a cache on it. A subclass says who it is, its own inputs, and its plan."""
+
+    node_id: ClassVar[str]
+    title: ClassVar[str]
+    description: ClassVar[str]
+    aliases: ClassVar[list[str]]
+
+    @classmethod
+    def own_inputs(cls) -> list[io.Input]:
+        """The inputs before those that all nodes share. Add new ones behind the shared, optional."""
+        raise NotImplementedError
+
+    @classmethod
+    def plan(cls, model, settings: Settings, run_facts: Facts | None = None) -> Plan | None:
+        """What to do with the model, with `run_facts` in the run that they are of; None to leave the model as it is."""
+        raise NotImplementedError
+
+    @classmethod
+    def plan_of_run(cls, model, settings: Settings, run_facts: Facts) -> Plan:
+        plan = cls.plan(model, settings, run_facts)
+        assert plan is not None
+        return plan
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id=cls.node_id,
+            display_name=cls.title,
+            category=CATEGORY,
+            description=cls.description,
+            search_aliases=[*cls.aliases, "cache", "step cache", "speed up", "faster"],
+            inputs=[
+                io.Model.Input("model", tooltip="The diffusion model to speed up."),
+                *cls.own_inputs(),
+                *shared_inputs(),
+            ],
+            outputs=[io.Model.Output(tooltip="The same model, with the cache on it. Connect it to the sampler.")],
+            hidden=[io.Hidden.unique_id],
+        )
+
+    @classmethod
+    def validate_inputs(cls, threshold=None, start_percent=None, end_percent=None, max_consecutive=None) -> bool | str:
+        return check_settings(threshold, start_percent, end_percent, max_consecutive) or True
+
+    @classmethod
+    def execute(cls, model, **settings) -> io.NodeOutput:
+        names = ("threshold", "start_percent", "end_percent", "max_consecutive")
+        problem = check_settings(**{name: settings[name] for name in names if name in settings})
+        if problem:
+            raise ValueError(problem)
+        plan = cls.plan(model, settings)
+        if plan is None:
+            return io.NodeOutput(model)
+        cached = apply_cache(
+            model,
+            plan.method,
+            NodeProgress(cls.hidden.unique_id),
+            settings["cache_device"],
+            settings=plan.settings,
+            messages=plan.messages,
+            at_start=partial(cls.plan_of_run, model, settings),
+        )
+        return io.NodeOutput(cached)
+
+
+__all__ = ["CacheNode", "Settings", "limits_of"]
