@@ -10,17 +10,17 @@ import pytest
 import torch
 from comfy.model_base import ModelType
 
+from stepcache.cache_core.methods import teacache
 from stepcache.model_patches.architectures import ARCHITECTURES
 from stepcache.model_patches.fallback import OutputInterception
 
 from .. import odd_models
-from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, cached
+from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, UNCHANGED, cached, cached_by
 from ..control import with_control
 from ..odd_models import CHANGEABLE, FOUND, NOT_SKIPPED, Plain, odd
 from ..sampling import evaluate_twice, run
-from ..tiny_models import RECIPES, TinyModel, build, build_unet, conditioning, rename
+from ..tiny_models import RECIPES, TinyModel, build, build_unet, conditioning, rename, shared
 
-UNCHANGED = 1e-6  # a threshold that reuses only where the input is the same
 BLOCKS, OUTPUT = "were found by watching it", "whole outputs are reused"
 
 BY_OUTPUT = {
@@ -347,6 +347,23 @@ def assert_exact_at_some_level(tiny, method):
     assert difference <= 1e-6 and report.reused >= 2
 
 
+class LikeWan(Plain):
+    def __init__(self):
+        super().__init__()
+        self.blocks, self.time_embedding = self.layers, self.time
+        del self.layers
+
+    def run(self, x, text, emb):
+        for block in self.blocks:
+            x = block(x, emb)
+        return x
+
+
+def of_comfyui(name, kind, **changed):
+    """A class of that name among ComfyUI's own models."""
+    return type(name, (kind,), {"__module__": "comfy.ldm.wan.model", **changed})
+
+
 class RenamedArgumentBlock(odd_models.Block):
     def forward(self, latents, emb):
         return super().forward(latents, emb)
@@ -356,18 +373,50 @@ class RenamedArgumentBlock(odd_models.Block):
 @pytest.mark.parametrize("block", [odd_models.Block, RenamedArgumentBlock])
 def test_a_listed_class_whose_blocks_were_changed(method, block):
     """Wan's blocks take `x` and `e`; to lack the first is seen before the run, to lack the second during it."""
+    assert_exact_at_some_level(odd(of_comfyui("WanModel", LikeWan, block=block)), method)
 
-    class WanModel(Plain):
-        __module__ = "comfy.ldm.wan.model"
 
-        def __init__(self):
-            super().__init__()
-            self.blocks = torch.nn.ModuleList(block() for _ in range(5))
-            del self.layers
+class NoTimeEmbedding(LikeWan):
+    def __init__(self):
+        super().__init__()
+        del self.time_embedding
 
-        def run(self, x, text, emb):
-            for each in self.blocks:
-                x = each(x, emb)
-            return x
 
-    assert_exact_at_some_level(odd(WanModel), method)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("WanModel", NoTimeEmbedding), *((name, LikeWan) for name in ("VaceWanModel", "AnimateWanModel", "WanModel_S2V"))],
+)
+def test_a_listed_class_whose_other_parts_were_moved(name, kind):
+    """What is tapped or idle beside the blocks: its place is only asked for when a run has begun."""
+    tiny = odd(of_comfyui(name, kind))
+    assert assert_exact(tiny, "teacache") == BLOCKS
+    of_the_embedding = cached_by(tiny.patcher, teacache(PERMISSIVE, time_embedding=True))
+    assert torch.isfinite(run(of_the_embedding.patcher, tiny, steps=6)).all()
+
+
+class WanBlock(odd_models.Block):
+    modulation, norm1 = torch.zeros(1, 6, 16), torch.nn.Identity()
+
+    def forward(self, x, e):
+        return None if x is None else super().forward(x, e[:, :1])
+
+
+class AsksOnceMore(LikeWan):
+    """On its second call it runs block 0 once more, with nothing that an entry could read."""
+
+    block, calls = WanBlock, 0
+
+    def run(self, x, text, emb):
+        self.calls += 1
+        for index, block in enumerate(self.blocks):
+            x = block(x, emb.expand(-1, 6, -1))
+            if index == 2 and self.calls == 2:
+                self.blocks[0](None, None)
+        return x
+
+
+@every_method
+def test_a_misfit_on_a_reused_call_ends_in_computing(method):
+    report, difference = twice(odd(of_comfyui("WanModel", AsksOnceMore)).patcher, shared("flux_dev"), method)
+    assert difference <= 1e-6
+    assert [evaluation.action for evaluation in report.trace[:2]] == ["computed"] * 2
