@@ -1,7 +1,5 @@
 """Models that nobody listed: reused by blocks where that can be checked, by output otherwise, and never wrongly."""
 
-import gc
-
 import comfy.model_base
 import comfy.model_management
 import comfy.patcher_extension
@@ -17,6 +15,7 @@ from stepcache.model_patches.fallback import OutputInterception
 from .. import odd_models
 from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, UNCHANGED, cached, cached_by
 from ..control import with_control
+from ..leftovers import fingerprint, only_new_objects, state_objects, with_input_watch  # noqa: F401
 from ..odd_models import CHANGEABLE, FOUND, NOT_SKIPPED, Plain, odd
 from ..sampling import evaluate_twice, run
 from ..tiny_models import RECIPES, TinyModel, build, build_unet, conditioning, rename, shared
@@ -24,34 +23,19 @@ from ..tiny_models import RECIPES, TinyModel, build, build_unet, conditioning, r
 BLOCKS, OUTPUT = "were found by watching it", "whole outputs are reused"
 
 BY_OUTPUT = {
-    *("flux_dev", "flux_schnell", "flux2", "flux2_edit", "flux2_timestep_zero", "chroma", "flux_kontext", "flux_fill"),
-    *(
-        "longcat_image",
-        "ovis_image",
-        "chroma_radiance",
-        "hunyuan_video",
-        "hunyuan_video_i2v",
-        "hunyuan_image_21",
-        "hunyuan3d_2",
-    ),
-    *("aura_flow", "hidream", "hidream_e1", "boogu", "boogu_edit", "hidream_o1", "hidream_o1_edit"),  # too few blocks
-    *("sd3",),  # its last block is another
-    *("ltx_av", "ltx_av_23", "minimax_h3", "seedvr2"),  # streams that are packed or in pairs
-}
+    # too few blocks of a kind
+    "flux_dev", "flux_schnell", "flux2", "flux2_edit", "flux2_timestep_zero", "chroma", "flux_kontext", "flux_fill",
+    "longcat_image", "ovis_image", "chroma_radiance", "hunyuan_video", "hunyuan_video_i2v", "hunyuan_image_21",
+    "hunyuan3d_2", "aura_flow", "hidream", "hidream_e1", "boogu", "boogu_edit", "hidream_o1", "hidream_o1_edit",
+    "sd3",  # its last block is another
+    "ltx_av", "ltx_av_23", "minimax_h3", "seedvr2",  # streams that are packed or in pairs
+}  # fmt: skip
 """The recipes of which whole outputs are reused when their class is unknown. Of the others it is blocks."""
 
 ONE_OF_A_CLASS = {recipe.network: name for name, recipe in RECIPES.items()}.values()
 ZOO = [(name, "teacache") for name in RECIPES] + [(name, "first_block") for name in ONE_OF_A_CLASS]
 
 every_method = pytest.mark.parametrize("method", METHODS)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def only_new_objects():
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def unlisted(name, **unet):
@@ -96,50 +80,17 @@ def assert_exact(tiny, method, tolerance=1e-6, reused=2, **settings):
 def test_a_renamed_model(name, method):
     tiny = unlisted(name)
     run(tiny.patcher, tiny, steps=1)  # ComfyUI notes on the layers that it has loaded them
-    before = attributes(tiny.patcher)
+    before = fingerprint(tiny.patcher)
     pixels = name in ("pixeldit", "pid")  # their random pixel blocks amplify the last digit
     chosen = assert_exact(tiny, method, 5e-6 if pixels else 1e-6, reused=1 if pixels else 2, cfg=4.0)
     assert chosen == (OUTPUT if name in BY_OUTPUT else BLOCKS)
-    permissive = cached(watched := with_input_watch(tiny.patcher), method, PERMISSIVE)
+    watching, written = with_input_watch(tiny.patcher)
+    permissive = cached(watching, method, PERMISSIVE)
     assert torch.isfinite(run(permissive.patcher, tiny, steps=5, cfg=4.0)).all()
     assert permissive.report.reused >= 1
-    assert not any(watched.written)
-    assert attributes(tiny.patcher) == before
+    assert not any(written)
+    assert fingerprint(tiny.patcher) == before
     assert state_objects() == []
-
-
-def with_input_watch(patcher):
-    watching = patcher.clone()
-    watching.written = []
-
-    def watch(executor, x, t, *args, **kwargs):
-        given = [value for value in (x, t, *args, *kwargs.values()) if isinstance(value, torch.Tensor)]
-        copies = [tensor.clone() for tensor in given]
-        output = executor(x, t, *args, **kwargs)
-        watching.written.extend(not torch.equal(*pair) for pair in zip(given, copies, strict=True))
-        return output
-
-    watching.add_wrapper_with_key(comfy.patcher_extension.WrappersMP.APPLY_MODEL, "watch", watch)
-    return watching
-
-
-def attributes(patcher):
-    return [
-        (name, sorted(vars(module)), len(module._forward_hooks), len(module._forward_pre_hooks))
-        for name, module in patcher.model.diffusion_model.named_modules()
-    ]
-
-
-OURS = {f"stepcache.{module}" for module in (
-    "cache_core.session", "model_patches.fallback", "model_patches.observe", "model_patches.trial",
-    "model_patches.intercept",
-)}  # fmt: skip
-
-
-def state_objects():
-    """Objects alive that belong to a run."""
-    gc.collect()
-    return [type(thing).__name__ for thing in gc.get_objects() if type(thing).__module__ in OURS]
 
 
 @every_method
@@ -290,7 +241,7 @@ def test_an_exception_leaves_nothing_behind(method, when, error):
     tiny = odd(Plain)
     network, runs = tiny.patcher.model.diffusion_model, []
     run(tiny.patcher, tiny, steps=1)  # ComfyUI notes on the layers that it has loaded them
-    before = attributes(tiny.patcher)
+    before = fingerprint(tiny.patcher)
 
     def stop(*_):
         runs.append(1)
@@ -306,7 +257,7 @@ def test_an_exception_leaves_nothing_behind(method, when, error):
         with pytest.raises(error):
             run(model.patcher, tiny, steps=6)
     handle.remove()
-    assert attributes(tiny.patcher) == before
+    assert fingerprint(tiny.patcher) == before
     assert state_objects() == []
     assert assert_exact(tiny, method) == BLOCKS
 
