@@ -74,11 +74,11 @@ def test(arguments: list) -> int:
 
 def matrix(arguments: list) -> int:
     options = matrix_parser().parse_args(arguments)
+    if options.record and (options.quick or len(options.versions) < len(SOURCES)):
+        raise Failure("--record keeps what the whole matrix proved: leave out --quick and --versions.")
     environment = own_environment()
     for source in options.versions:
         fetch(source)
-    if options.record and (options.quick or len(options.versions) < len(SOURCES)):
-        raise Failure("--record keeps what the whole matrix proved: leave out --quick and --versions.")
     return run_tool(environment, "matrix", absolute(options.json, arguments))
 
 

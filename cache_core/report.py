@@ -101,7 +101,7 @@ class RunReport:
             f"computed, {self.reused} reused, about {self.speedup:.2f}x, {self.seconds:.1f} s, "
             f"cache {self.cache_bytes / 2**20:.1f} MiB"
         )
-        return ". ".join([line, *self.messages])
+        return ". ".join([line, *(message.removesuffix(".") for message in self.messages)])
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values, with a `version`."""

@@ -254,13 +254,18 @@ def identify(model: nn.Module) -> Architecture | None:
 
 
 def fits(entry: Architecture, model: nn.Module) -> bool:
-    """Whether the model has the entry's blocks, and they take the arguments that it names.
+    """Whether the model has the parts that the entry names, and its blocks take the arguments that it names.
 
-    In a ComfyUI that changed the class they may not.
+    In a ComfyUI that changed the class that may not be so.
     """
     try:
         places = list(entry.blocks(model))
-    except AttributeError:
+        model.get_submodule(entry.time_embedding or "")
+        for name in entry.own_caches:
+            getattr(model, name)
+        if entry.idle_modules:
+            entry.idle_modules(model, len(places))
+    except (AttributeError, LookupError, TypeError):
         return False
     firsts = {stack.path: (block, stack) for block, stack in reversed(places)}.values()
     return bool(places) and all(takes(block, argument) for block, stack in firsts for argument in stack.arguments)

@@ -35,11 +35,11 @@ def calibration_for(method: str, model: ModelPatcher, run_facts: Facts | None = 
         run_facts: what `variants.run_facts` tells when a run starts. Without them the usual run is assumed.
     """
     architecture = identify(model.model.diffusion_model)
-    embeds = bool(architecture and architecture.time_embedding)
     found = variant({**model_facts(model), **(run_facts or {})})
     few_step = bool(found and found.get("few_step"))
     for entry in _entries_for(method, found):
-        if entry.get("signal") != "time_embedding" or embeds:
+        # Figures are of a signal, which only an entry in the table of models can give.
+        if architecture and (architecture.time_embedding or entry.get("signal") != "time_embedding"):
             return _calibration(entry, entry["source"], few_step)
     return _calibration(table(method)["general"] | {"name": "general rule"}, None, few_step)
 

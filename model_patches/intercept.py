@@ -51,12 +51,12 @@ class BlockInterception:
         if watch.reuse and watch.complete:
             call.reused()
             return output
-        if self.misfit:
-            call.computed_unseen()
-            return output
         if watch.reuse:  # a block that should have returned the result was never called: the output is worthless
             output = forward()
-        call.computed(watch.value if watch.complete else None)
+        if self.misfit:
+            call.computed_unseen()
+        else:
+            call.computed(watch.value if watch.complete else None)
         return output
 
     @contextmanager

@@ -126,7 +126,7 @@ def hunyuan_dit(block: Block, arguments: Arguments) -> Tensor:
     return block.norm1(arguments["x"]) + token_rows(block.default_modulation(arguments["c"]))
 
 
-def table_of_six(block: Block, arguments: Arguments, norm: Any, image: Tensor, timestep: Tensor) -> Tensor:
+def table_of_six(block: Block, norm: Any, image: Tensor, timestep: Tensor) -> Tensor:
     """A norm under the first two of six rows: the block's table plus the timestep's, (B, 6 D) or (B, 6, D)."""
     rows = timestep.reshape(image.shape[0], 6, -1)
     shift, scale = (block.scale_shift_table.to(rows) + rows)[:, :2].split(1, dim=1)
@@ -134,15 +134,15 @@ def table_of_six(block: Block, arguments: Arguments, norm: Any, image: Tensor, t
 
 
 def pixart(block: Block, arguments: Arguments) -> Tensor:
-    return table_of_six(block, arguments, block.norm1, arguments["x"], arguments["t"])
+    return table_of_six(block, block.norm1, arguments["x"], arguments["t"])
 
 
 def ace_step(block: Block, arguments: Arguments) -> Tensor:
-    return table_of_six(block, arguments, block.norm1, arguments["hidden_states"], arguments["temb"])
+    return table_of_six(block, block.norm1, arguments["hidden_states"], arguments["temb"])
 
 
 def ace_step_15(block: Block, arguments: Arguments) -> Tensor:
-    return table_of_six(block, arguments, block.self_attn_norm, arguments["hidden_states"], arguments["temb"])
+    return table_of_six(block, block.self_attn_norm, arguments["hidden_states"], arguments["temb"])
 
 
 def omnigen2(block: Block, arguments: Arguments) -> Tensor:

@@ -20,7 +20,7 @@ def dev(*arguments, **variables):
     )
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["serve"], ["lint"], ["matrix"]])
+@pytest.mark.parametrize("command", [[], ["demo"], ["serve"], ["lint"], ["matrix"], ["models"]])
 def test_help_explains(command):
     answer = dev(*command, "--help")
     assert answer.returncode == 0 and "usage:" in answer.stdout and answer.stderr == ""
@@ -35,6 +35,11 @@ def test_an_unknown_command_names_the_known_ones():
 def test_a_wrong_option_is_refused_before_any_set_up(arguments):
     answer = dev(*arguments)
     assert answer.returncode == 2 and "must be" in answer.stderr
+
+
+def test_a_record_of_less_than_the_whole_matrix_is_refused_before_anything_is_fetched():
+    answer = dev("matrix", "--record", "--quick")
+    assert answer.returncode == 1 and "leave out --quick" in answer.stderr and answer.stdout == ""
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from devtools.failure import Failure
 from devtools.junit import Counts, read_counts
 from devtools.options import matrix_parser
 
+from . import recipes
+
 REPORT = """<testsuites><testsuite>
 <testcase name="test_a[flux]" classname="tests.x"/>
 <testcase name="test_a[ernie]" classname="tests.x"><skipped message="ComfyUI 0.16.3 has no ErnieImage">x</skipped></testcase>
@@ -169,6 +171,20 @@ def test_absent_models_are_named():
     result = matrix.VersionResult("0.16.3", {"contract": Counts(5, 2, 0, ("ErnieImage", "Lens"))})
     assert "all but 2" in matrix.table([result])
     assert "0.16.3 does not have ErnieImage, Lens" in matrix.table([result])
+
+
+@pytest.mark.parametrize("failing", [(), ("server",)])
+def test_only_a_whole_proof_is_recorded(pytest_runs, monkeypatch, tmp_path, failing):
+    pytest_runs[0].update(dict.fromkeys(failing, "no answer"))
+    monkeypatch.setattr(places, "ROOT", tmp_path)
+    monkeypatch.setattr(places, "PROVED", tmp_path / "proved.json")
+    monkeypatch.setattr(matrix, "load_package", lambda *_: recipes)
+    assert matrix.main(["--record"]) == len(failing)
+    assert places.PROVED.exists() == (not failing)
+    if not failing:
+        proved = json.loads(places.PROVED.read_text())
+        assert list(proved) == ["0.16.3", "0.18.2", "0.20.1", "0.24.1", "0.26.0", "0.27.0", "0.30.0"]
+        assert proved["0.30.0"] == {"passed": 1, "absent": []}
 
 
 # -- options ----------------------------------------------------------------------------------------------------------

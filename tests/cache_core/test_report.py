@@ -27,6 +27,11 @@ def test_texts():
     assert "2 of 4 evaluations computed, 2 reused" in report().log_line()
 
 
+def test_the_log_line_has_one_full_stop_between_messages():
+    made = RunReport("m", messages=["A sentence.", "a remark", "Another."])
+    assert made.log_line().endswith("cache 0.0 MiB. A sentence. a remark. Another")
+
+
 def test_dictionary_is_json_with_a_version():
     as_dict = json.loads(json.dumps(report().as_dict(), allow_nan=False))
     assert as_dict["version"] == 1

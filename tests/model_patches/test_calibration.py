@@ -1,15 +1,18 @@
 """Each model gets the figures that were published for it, and no other."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from stepcache.cache_core.distances import polynomial
+from stepcache.model_patches import calibration
 from stepcache.model_patches.calibration import calibration_for, magnitude_profile, magnitude_profile_for
 from stepcache.model_patches.variants import table
 
 from ..tiny_models import RECIPES, shared
+from .real_configs import FLUX
 
 FILES = ["teacache", "first_block", "magcache"]
 FIGURES = [name for name in FILES if name != "magcache"]
@@ -25,11 +28,11 @@ every_curve = pytest.mark.parametrize("entry", CURVES.values(), ids=CURVES)
 @pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.parametrize("file", FIGURES)
 def test_an_unpublished_model_gets_the_general_rule(file, name):
-    calibration = calibration_for(file, shared(name).patcher)
-    assert calibration.source is None and calibration.coefficients is None
-    assert calibration.few_step == (name in ("pid", "seedvr2"))
-    assert calibration.name == "general rule"
-    assert calibration.threshold == table(file)["general"]["threshold"] > 0
+    found = calibration_for(file, shared(name).patcher)
+    assert found.source is None and found.coefficients is None
+    assert found.few_step == (name in ("pid", "seedvr2"))
+    assert found.name == "general rule"
+    assert found.threshold == table(file)["general"]["threshold"] > 0
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -87,10 +90,6 @@ def test_no_polynomial_is_given_to_two_models_without_a_fit():
 
 def test_figures_of_the_time_embedding_need_a_model_whose_embedding_is_known(monkeypatch):
     """Lumina's are of the time embedding. Where the table of models does not say where that is, the rule must serve."""
-    from dataclasses import replace
-
-    from stepcache.model_patches import calibration
-
     real = {"image_model": "lumina2", "dim": 2304}
     patcher = shared("lumina2").patcher
     monkeypatch.setattr(patcher.model.model_config, "unet_config", real)
@@ -98,6 +97,15 @@ def test_figures_of_the_time_embedding_need_a_model_whose_embedding_is_known(mon
     for place, name in (("t_embedder", "Lumina-Image-2.0"), (None, "general rule")):
         monkeypatch.setattr(calibration, "identify", lambda _, place=place: replace(known, time_embedding=place))
         assert calibration_for("teacache", patcher).name == name
+
+
+def test_a_listed_class_whose_entry_does_not_fit_gets_the_general_rule(monkeypatch):
+    """Its signal is then another than the one that the figures are of."""
+    patcher = shared("flux_dev").patcher
+    monkeypatch.setattr(patcher.model.model_config, "unet_config", FLUX)
+    assert calibration_for("teacache", patcher).name == "FLUX.1-dev"
+    monkeypatch.setattr(calibration, "identify", lambda _: None)
+    assert calibration_for("teacache", patcher).name == "general rule"
 
 
 @every_curve
@@ -131,7 +139,6 @@ def test_lengths_and_branches_are_as_published(name, branches, steps):
 
 
 def test_of_several_curves_the_one_of_the_nearest_number_of_steps_is_taken(monkeypatch):
-    patcher = shared("chroma").patcher
     real = {"image_model": "hunyuan_video", "vision_in_dim": 1152, "in_channels": 65}
     patcher = shared("hunyuan_video").patcher
     monkeypatch.setattr(patcher.model.model_config, "unet_config", real)

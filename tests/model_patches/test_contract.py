@@ -6,7 +6,6 @@ import gc
 
 import comfy.model_management
 import comfy.patcher_extension
-import comfy.samplers
 import pytest
 import torch
 from comfy_extras.nodes_easycache import EasyCacheNode, LazyCacheNode
@@ -16,7 +15,9 @@ from stepcache.model_patches.install import ConflictingCache
 
 from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, UNCHANGED, cached, normally_cached
 from ..control import with_control
-from ..sampling import count_block_runs, evaluate_twice, main_layer, run
+from ..exactness import assert_repeats_are_reused_exactly
+from ..leftovers import fingerprint, only_new_objects, state_objects, with_input_watch  # noqa: F401
+from ..sampling import count_block_runs, main_layer, run
 from ..tiny_models import RECIPES, blocks_of, build, drawer, shared
 
 Interrupt = comfy.model_management.InterruptProcessingException  # the Cancel button
@@ -48,7 +49,7 @@ def test_nothing_reused_is_bit_identical(name, method):
 @every_method
 def test_reuse_on_the_same_input_is_exact(name, method):
     tiny = shared(name)
-    assert_repeats_are_reused_exactly(tiny.patcher, tiny, method)
+    assert_repeats_are_computed_once(tiny.patcher, tiny, method)
 
 
 @controllable
@@ -60,7 +61,7 @@ def test_controlnet(name, method):
     exact = cached(tiny.patcher, method, IMPOSSIBLE)
     assert torch.equal(run(exact.patcher, controlled, steps=4, cfg=4.0), plain)
     assert not torch.allclose(plain, run(tiny.patcher, tiny, steps=4, cfg=4.0), atol=1e-2)
-    assert_repeats_are_reused_exactly(tiny.patcher, controlled, method)
+    assert_repeats_are_computed_once(tiny.patcher, controlled, method)
 
 
 @every_architecture
@@ -71,25 +72,17 @@ def test_lora(name, method):
     plain, base = run(patched, tiny, steps=4), run(tiny.patcher, tiny, steps=4)
     assert not torch.allclose(plain, base, atol=1e-3)
     assert torch.equal(run(cached(patched, method, IMPOSSIBLE).patcher, tiny, steps=4), plain)
-    assert_repeats_are_reused_exactly(patched, tiny, method)
+    assert_repeats_are_computed_once(patched, tiny, method)
     assert torch.equal(run(tiny.patcher, tiny, steps=4), base)
 
 
-def assert_repeats_are_reused_exactly(patcher, tiny, method):
-    """Evaluate every sigma twice on the same x: the second result must be the first, though its blocks were skipped."""
+def assert_repeats_are_computed_once(patcher, tiny, method):
+    """Of every sigma evaluated twice on the same x, the second result is the first, though its blocks were skipped."""
     run(patcher, tiny, steps=1)  # HiDream-O1 keeps the prompt's keys and values of its first call ever
-    pairs = []
-    watched = cached(patcher, method, UNCHANGED)
-    with count_block_runs(watched.patcher) as runs:
-        run(watched.patcher, tiny, steps=4, sampler=comfy.samplers.KSAMPLER(evaluate_twice, {"pairs": pairs}))
-    for first, second in pairs:
-        assert deviation(second, first) <= ROUNDING.get(tiny.name, 1e-6)
-    assert [evaluation.action for evaluation in watched.report.trace] == ["computed", "reused"] * 3 + ["computed"] * 2
-    assert runs.count == watched.report.computed == 5
-
-
-ROUNDING = {"pixeldit": 5e-6}
-"""Where more than 1e-6 is rounding: PixelDiT's random pixel blocks amplify the last digit of the tokens."""
+    with count_block_runs(patcher) as runs:
+        report = assert_repeats_are_reused_exactly(patcher, tiny, METHODS[method](UNCHANGED)).report
+    assert [evaluation.action for evaluation in report.trace] == ["computed", "reused"] * 3 + ["computed"] * 2
+    assert runs.count == report.computed == 5
 
 
 def deviation(result, exact) -> float:
@@ -109,15 +102,6 @@ def with_weight_patch(patcher):
 
 
 # -- one run leaves nothing to the next -------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True, scope="module")
-def only_new_objects():
-    """Keep what the imports made out of the walks over all objects below, which are slow otherwise."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @every_architecture
@@ -176,13 +160,6 @@ def run_and_raise(patcher, tiny, error):
             handle.remove()
 
 
-def state_objects() -> list[str]:
-    """Objects alive that belong to a run."""
-    gc.collect()
-    names = {"CacheSession", "BranchState", "ModelCall", "LiveRun", "CallWatch", "BlockInterception"}
-    return [type(thing).__name__ for thing in gc.get_objects() if type(thing).__name__ in names]
-
-
 def tensor_bytes() -> int:
     gc.collect()
     return sum(nbytes(thing) for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor))
@@ -192,17 +169,6 @@ def nbytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def fingerprint(patcher) -> dict:
-    """Everything about the modules that a cache could be tempted to change."""
-    model = patcher.model.diffusion_model
-    attributes = {name: sorted(vars(module)) for name, module in model.named_modules()}
-    hooks = {
-        name: len(module._forward_hooks) + len(module._forward_pre_hooks) for name, module in model.named_modules()
-    }
-    weights = {name: id(parameter) for name, parameter in model.named_parameters()}
-    return {"keys": list(model.state_dict()), "attributes": attributes, "hooks": hooks, "weights": weights}
-
-
 # -- the call ---------------------------------------------------------------------------------------------------------
 
 
@@ -210,17 +176,7 @@ def fingerprint(patcher) -> dict:
 @every_method
 def test_the_input_of_a_model_call_is_not_written(name, method):
     tiny = shared(name)
-    watching = tiny.patcher.clone()  # a wrapper that is there before the cache encloses it
-    written = []
-
-    def watch(executor, x, t, *args, **kwargs):
-        given = [value for value in (x, t, *args, *kwargs.values()) if isinstance(value, torch.Tensor)]
-        copies = [tensor.clone() for tensor in given]
-        output = executor(x, t, *args, **kwargs)
-        written.extend(not torch.equal(*pair) for pair in zip(given, copies, strict=True))
-        return output
-
-    watching.add_wrapper_with_key(comfy.patcher_extension.WrappersMP.APPLY_MODEL, "watch", watch)
+    watching, written = with_input_watch(tiny.patcher)
     permissive = cached(watching, method, PERMISSIVE)
     run(permissive.patcher, tiny, steps=4, cfg=4.0)
     assert permissive.report.reused == 2

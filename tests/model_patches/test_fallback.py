@@ -1,7 +1,5 @@
 """Models that nobody listed: reused by blocks where that can be checked, by output otherwise, and never wrongly."""
 
-import gc
-
 import comfy.model_base
 import comfy.model_management
 import comfy.patcher_extension
@@ -10,48 +8,34 @@ import pytest
 import torch
 from comfy.model_base import ModelType
 
+from stepcache.cache_core.methods import teacache
 from stepcache.model_patches.architectures import ARCHITECTURES
 from stepcache.model_patches.fallback import OutputInterception
 
 from .. import odd_models
-from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, cached
+from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, UNCHANGED, cached, cached_by
 from ..control import with_control
+from ..leftovers import fingerprint, only_new_objects, state_objects, with_input_watch  # noqa: F401
 from ..odd_models import CHANGEABLE, FOUND, NOT_SKIPPED, Plain, odd
 from ..sampling import evaluate_twice, run
-from ..tiny_models import RECIPES, TinyModel, build, build_unet, conditioning, rename
+from ..tiny_models import RECIPES, TinyModel, build, build_unet, conditioning, rename, shared
 
-UNCHANGED = 1e-6  # a threshold that reuses only where the input is the same
 BLOCKS, OUTPUT = "were found by watching it", "whole outputs are reused"
 
 BY_OUTPUT = {
-    *("flux_dev", "flux_schnell", "flux2", "flux2_edit", "flux2_timestep_zero", "chroma", "flux_kontext", "flux_fill"),
-    *(
-        "longcat_image",
-        "ovis_image",
-        "chroma_radiance",
-        "hunyuan_video",
-        "hunyuan_video_i2v",
-        "hunyuan_image_21",
-        "hunyuan3d_2",
-    ),
-    *("aura_flow", "hidream", "hidream_e1", "boogu", "boogu_edit", "hidream_o1", "hidream_o1_edit"),  # too few blocks
-    *("sd3",),  # its last block is another
-    *("ltx_av", "ltx_av_23", "minimax_h3", "seedvr2"),  # streams that are packed or in pairs
-}
+    # too few blocks of a kind
+    "flux_dev", "flux_schnell", "flux2", "flux2_edit", "flux2_timestep_zero", "chroma", "flux_kontext", "flux_fill",
+    "longcat_image", "ovis_image", "chroma_radiance", "hunyuan_video", "hunyuan_video_i2v", "hunyuan_image_21",
+    "hunyuan3d_2", "aura_flow", "hidream", "hidream_e1", "boogu", "boogu_edit", "hidream_o1", "hidream_o1_edit",
+    "sd3",  # its last block is another
+    "ltx_av", "ltx_av_23", "minimax_h3", "seedvr2",  # streams that are packed or in pairs
+}  # fmt: skip
 """The recipes of which whole outputs are reused when their class is unknown. Of the others it is blocks."""
 
 ONE_OF_A_CLASS = {recipe.network: name for name, recipe in RECIPES.items()}.values()
 ZOO = [(name, "teacache") for name in RECIPES] + [(name, "first_block") for name in ONE_OF_A_CLASS]
 
 every_method = pytest.mark.parametrize("method", METHODS)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def only_new_objects():
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def unlisted(name, **unet):
@@ -96,50 +80,17 @@ def assert_exact(tiny, method, tolerance=1e-6, reused=2, **settings):
 def test_a_renamed_model(name, method):
     tiny = unlisted(name)
     run(tiny.patcher, tiny, steps=1)  # ComfyUI notes on the layers that it has loaded them
-    before = attributes(tiny.patcher)
+    before = fingerprint(tiny.patcher)
     pixels = name in ("pixeldit", "pid")  # their random pixel blocks amplify the last digit
     chosen = assert_exact(tiny, method, 5e-6 if pixels else 1e-6, reused=1 if pixels else 2, cfg=4.0)
     assert chosen == (OUTPUT if name in BY_OUTPUT else BLOCKS)
-    permissive = cached(watched := with_input_watch(tiny.patcher), method, PERMISSIVE)
+    watching, written = with_input_watch(tiny.patcher)
+    permissive = cached(watching, method, PERMISSIVE)
     assert torch.isfinite(run(permissive.patcher, tiny, steps=5, cfg=4.0)).all()
     assert permissive.report.reused >= 1
-    assert not any(watched.written)
-    assert attributes(tiny.patcher) == before
+    assert not any(written)
+    assert fingerprint(tiny.patcher) == before
     assert state_objects() == []
-
-
-def with_input_watch(patcher):
-    watching = patcher.clone()
-    watching.written = []
-
-    def watch(executor, x, t, *args, **kwargs):
-        given = [value for value in (x, t, *args, *kwargs.values()) if isinstance(value, torch.Tensor)]
-        copies = [tensor.clone() for tensor in given]
-        output = executor(x, t, *args, **kwargs)
-        watching.written.extend(not torch.equal(*pair) for pair in zip(given, copies, strict=True))
-        return output
-
-    watching.add_wrapper_with_key(comfy.patcher_extension.WrappersMP.APPLY_MODEL, "watch", watch)
-    return watching
-
-
-def attributes(patcher):
-    return [
-        (name, sorted(vars(module)), len(module._forward_hooks), len(module._forward_pre_hooks))
-        for name, module in patcher.model.diffusion_model.named_modules()
-    ]
-
-
-OURS = {f"stepcache.{module}" for module in (
-    "cache_core.session", "model_patches.fallback", "model_patches.observe", "model_patches.trial",
-    "model_patches.intercept",
-)}  # fmt: skip
-
-
-def state_objects():
-    """Objects alive that belong to a run."""
-    gc.collect()
-    return [type(thing).__name__ for thing in gc.get_objects() if type(thing).__module__ in OURS]
 
 
 @every_method
@@ -290,7 +241,7 @@ def test_an_exception_leaves_nothing_behind(method, when, error):
     tiny = odd(Plain)
     network, runs = tiny.patcher.model.diffusion_model, []
     run(tiny.patcher, tiny, steps=1)  # ComfyUI notes on the layers that it has loaded them
-    before = attributes(tiny.patcher)
+    before = fingerprint(tiny.patcher)
 
     def stop(*_):
         runs.append(1)
@@ -306,7 +257,7 @@ def test_an_exception_leaves_nothing_behind(method, when, error):
         with pytest.raises(error):
             run(model.patcher, tiny, steps=6)
     handle.remove()
-    assert attributes(tiny.patcher) == before
+    assert fingerprint(tiny.patcher) == before
     assert state_objects() == []
     assert assert_exact(tiny, method) == BLOCKS
 
@@ -347,6 +298,23 @@ def assert_exact_at_some_level(tiny, method):
     assert difference <= 1e-6 and report.reused >= 2
 
 
+class LikeWan(Plain):
+    def __init__(self):
+        super().__init__()
+        self.blocks, self.time_embedding = self.layers, self.time
+        del self.layers
+
+    def run(self, x, text, emb):
+        for block in self.blocks:
+            x = block(x, emb)
+        return x
+
+
+def of_comfyui(name, kind, **changed):
+    """A class of that name among ComfyUI's own models."""
+    return type(name, (kind,), {"__module__": "comfy.ldm.wan.model", **changed})
+
+
 class RenamedArgumentBlock(odd_models.Block):
     def forward(self, latents, emb):
         return super().forward(latents, emb)
@@ -356,18 +324,50 @@ class RenamedArgumentBlock(odd_models.Block):
 @pytest.mark.parametrize("block", [odd_models.Block, RenamedArgumentBlock])
 def test_a_listed_class_whose_blocks_were_changed(method, block):
     """Wan's blocks take `x` and `e`; to lack the first is seen before the run, to lack the second during it."""
+    assert_exact_at_some_level(odd(of_comfyui("WanModel", LikeWan, block=block)), method)
 
-    class WanModel(Plain):
-        __module__ = "comfy.ldm.wan.model"
 
-        def __init__(self):
-            super().__init__()
-            self.blocks = torch.nn.ModuleList(block() for _ in range(5))
-            del self.layers
+class NoTimeEmbedding(LikeWan):
+    def __init__(self):
+        super().__init__()
+        del self.time_embedding
 
-        def run(self, x, text, emb):
-            for each in self.blocks:
-                x = each(x, emb)
-            return x
 
-    assert_exact_at_some_level(odd(WanModel), method)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("WanModel", NoTimeEmbedding), *((name, LikeWan) for name in ("VaceWanModel", "AnimateWanModel", "WanModel_S2V"))],
+)
+def test_a_listed_class_whose_other_parts_were_moved(name, kind):
+    """What is tapped or idle beside the blocks: its place is only asked for when a run has begun."""
+    tiny = odd(of_comfyui(name, kind))
+    assert assert_exact(tiny, "teacache") == BLOCKS
+    of_the_embedding = cached_by(tiny.patcher, teacache(PERMISSIVE, time_embedding=True))
+    assert torch.isfinite(run(of_the_embedding.patcher, tiny, steps=6)).all()
+
+
+class WanBlock(odd_models.Block):
+    modulation, norm1 = torch.zeros(1, 6, 16), torch.nn.Identity()
+
+    def forward(self, x, e):
+        return None if x is None else super().forward(x, e[:, :1])
+
+
+class AsksOnceMore(LikeWan):
+    """On its second call it runs block 0 once more, with nothing that an entry could read."""
+
+    block, calls = WanBlock, 0
+
+    def run(self, x, text, emb):
+        self.calls += 1
+        for index, block in enumerate(self.blocks):
+            x = block(x, emb.expand(-1, 6, -1))
+            if index == 2 and self.calls == 2:
+                self.blocks[0](None, None)
+        return x
+
+
+@every_method
+def test_a_misfit_on_a_reused_call_ends_in_computing(method):
+    report, difference = twice(odd(of_comfyui("WanModel", AsksOnceMore)).patcher, shared("flux_dev"), method)
+    assert difference <= 1e-6
+    assert [evaluation.action for evaluation in report.trace[:2]] == ["computed"] * 2

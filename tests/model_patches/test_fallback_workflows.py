@@ -15,10 +15,11 @@ from stepcache.model_patches.install import apply_cache
 
 from .. import odd_models
 from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, cached
+from ..leftovers import only_new_objects, state_objects  # noqa: F401
 from ..odd_models import Plain, odd
 from ..sampling import run
 from ..tiny_models import conditioning, drawer
-from .test_fallback import BLOCKS, OUTPUT, assert_exact, level, state_objects, twice, unlisted
+from .test_fallback import BLOCKS, OUTPUT, assert_exact, level, twice, unlisted
 
 every_method = pytest.mark.parametrize("method", METHODS)
 KINDS = {BLOCKS: Plain, OUTPUT: odd_models.OutOfOrder}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 
+from stepcache.cache_core.distances import relative_l1
+from stepcache.cache_core.methods import teacache
 from stepcache.model_patches import modulation
 from stepcache.model_patches.architectures import ARCHITECTURES
 from stepcache.model_patches.stacks import Sizes
+from stepcache.model_patches.variants import table
 
 from ..caching import IMPOSSIBLE, between, cached_by
 from ..sampling import run
@@ -65,6 +70,36 @@ def test_the_signal_of_a_video_whose_first_frame_is_given(name):
     mask = torch.ones(1, 1, *tiny.latent.shape[2:])
     mask[:, :, 0] = 0
     assert_signal_enters(tiny, mask=mask)
+
+
+OF_THE_EMBEDDING = {
+    entry["class"]
+    for figures in table("teacache")["entries"]
+    if figures.get("signal") == "time_embedding"
+    for entry in table("variants")["variants"]
+    if entry["name"] in figures["variants"]
+}
+
+
+def embeds(name: str) -> bool:
+    return RECIPES[name].network in OF_THE_EMBEDDING and name not in ("wan_5b", "z_image_omni")  # several rows a latent
+
+
+@pytest.mark.parametrize("name", filter(embeds, RECIPES))
+def test_figures_of_the_time_embedding_get_the_models_own(name):
+    """One row a latent, which changes from step to step."""
+    tiny = shared(name)
+    network = tiny.patcher.model.diffusion_model
+    made = []
+    module = network.get_submodule(ARCHITECTURES[RECIPES[name].network].time_embedding)
+    handle = module.register_forward_hook(lambda module, args, output: made.append(output.clone()))
+    cache = cached_by(tiny.patcher, teacache(IMPOSSIBLE, time_embedding=True))
+    run(cache.patcher, tiny, steps=4, cfg=4.0)
+    handle.remove()
+    assert {embedding.shape[0] for embedding in made} == {2}
+    changes = [float(relative_l1(now[:1], before[:1])) for before, now in pairwise(made)]
+    assert [evaluation.signal for evaluation in cache.report.trace[1:]] == pytest.approx(changes)
+    assert min(changes) > 1e-3
 
 
 def assert_signal_enters(tiny, **settings):

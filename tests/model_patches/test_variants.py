@@ -4,6 +4,7 @@ from functools import cache
 from types import SimpleNamespace
 
 import comfy.model_detection
+import comfy.patcher_extension
 import pytest
 import torch
 
@@ -146,8 +147,6 @@ def test_what_a_run_adds():
 @pytest.mark.parametrize("references", [False, True])
 def test_facts_of_a_real_run(references):
     """ComfyUI's guider has what `run_facts` looks for, at the place where a cache is set up."""
-    import comfy.patcher_extension
-
     seen = []
 
     def watch(executor, noise, latent_image, sampler, sigmas, *args, **kwargs):
