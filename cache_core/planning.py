@@ -6,14 +6,11 @@ Pure functions on numbers; what they plan for comes from recordings, tables, or 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import numpy as np
 
 from .types import Run
-
-Cost = Callable[[int, int, int], float]
-"""(i, j, k): the error of predicting the steps after j up to k from the computed steps i and j, i < j < k <= T."""
 
 
 def interval_steps(run: Run, warmup: int, interval: int) -> frozenset[int]:
@@ -109,30 +106,22 @@ def general_steps(run: Run, computed: int, forced: int = 2) -> frozenset[int]:
     steps share out the integral of that over sigma evenly, sigma being scaled to the run's largest.
 
     Args:
-        computed: how many steps to compute.
+        computed: how many steps to compute, the last among them.
         forced: the first so many are computed.
     """
-    if computed >= run.steps:
+    last = run.steps - 1
+    if computed > last:
         return frozenset(range(run.steps))
+    start = min(forced, computed - 1)
     top = max(run.sigmas) or 1.0
-    weights = [(high - low) / top / (1.05 - high / top) for high, low in zip(run.sigmas, run.sigmas[1:], strict=False)]
-    chosen = set(range(min(forced, computed)))
-    total = sum(weights[len(chosen) :])
-    due, passed = total / (computed - len(chosen) + 1), 0.0
-    for step in range(len(chosen), run.steps):
-        left = run.steps - step
-        if passed >= due * (len(chosen) - min(forced, computed) + 1) or left <= computed - len(chosen):
-            chosen.add(step)
-        passed += weights[step]
-        if len(chosen) == computed:
-            break
-    return frozenset(chosen)
-
-
-def scaled_steps(steps: Sequence[int], made_for: int, run: Run) -> frozenset[int]:
-    """A table for `made_for` steps at the run's number: each step of the table goes to the nearest of the run's.
-
-    Steps that fall together are counted once; the first and the last of the table stay first and last.
-    """
-    scale = (run.steps - 1) / max(made_for - 1, 1)
-    return frozenset(min(round(step * scale), run.steps - 1) for step in steps)
+    sigmas = [sigma / top for sigma in run.sigmas]
+    weights = [(high - low) / (1.05 - high) for high, low in zip(sigmas[start:last], sigmas[start + 1 :], strict=False)]
+    passed = list(accumulate(weights, initial=0.0))
+    wanted = computed - 1 - start
+    chosen: list[int] = []
+    for i in range(1, wanted + 1):
+        due = passed[-1] * i / (wanted + 1)
+        nearest = min(range(len(weights)), key=lambda step: abs(passed[step] - due))
+        earliest, latest = (chosen[-1] + 1 if chosen else 0), len(weights) - (wanted - i) - 1
+        chosen.append(max(earliest, min(nearest, latest)))
+    return frozenset([*range(start), *(start + step for step in chosen), last])

@@ -7,7 +7,7 @@ functions of the model, or of ComfyUI. (That importing changes nothing is tested
 import pytest
 import torch
 
-from stepcache.nodes.cache_nodes import NODES
+from stepcache.nodes.threshold_nodes import THRESHOLD_NODES
 
 from ..caching import normally_cached
 from ..sampling import count_block_runs, run
@@ -25,7 +25,7 @@ def test_the_base_model_samples_as_before(tiny, method):
     assert torch.isfinite(run(tiny.patcher, tiny, latent=larger)).all()
 
 
-@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize("node", THRESHOLD_NODES)
 def test_threshold_zero_returns_the_model_itself(tiny, node):
     settings = dict(start_percent=0.0, end_percent=1.0, max_consecutive=0, cache_device="auto")
     assert node.execute(tiny.patcher, threshold=0.0, **settings).result[0] is tiny.patcher

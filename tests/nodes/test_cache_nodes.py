@@ -7,23 +7,45 @@ import torch
 
 from stepcache.cache_core.types import Run
 from stepcache.model_patches.variants import table
-from stepcache.nodes.cache_nodes import NODES, TeaCache
+from stepcache.nodes import NODES
 from stepcache.nodes.inputs import check_settings
+from stepcache.nodes.threshold_nodes import THRESHOLD_NODES, TeaCache
 
 from ..model_patches.real_configs import FLUX
 from ..sampling import count_block_runs, run
 from ..tiny_models import build, build_unet, shared
 
-INPUTS = ["model", "threshold", "start_percent", "end_percent", "max_consecutive", "cache_device"]
-DEFAULTS = dict(threshold=-1.0, start_percent=0.0, end_percent=1.0, max_consecutive=0, cache_device="auto")
+SHARED = ["start_percent", "end_percent", "max_consecutive", "cache_device", "branches"]
+OWN = {
+    "StepCacheTeaCache": ["threshold"],
+    "StepCacheFirstBlockCache": ["threshold"],
+    "StepCacheDBCache": [
+        "threshold", "head_blocks", "tail_blocks", "warmup_steps", "max_cached_steps", "predictor", "step_mask",
+        "mask_is_static",
+    ],
+    "StepCacheSeaCache": ["threshold"],
+    "StepCacheEasyCache": ["threshold"],
+    "StepCacheMagCache": ["threshold", "max_skip_steps", "retention", "profile_file"],
+    "StepCacheTaylorSeer": ["interval", "order", "warmup_steps", "basis", "time"],
+    "StepCacheMeanCache": ["computed"],
+    "StepCacheDPCache": ["computed", "order"],
+    "StepCacheSpectrum": ["window_size", "flex_window", "warmup_steps", "degree", "ridge_lambda"],
+}  # fmt: skip
+SMALL = {"StepCacheDBCache": dict(head_blocks=1, warmup_steps=0), "StepCacheEasyCache": {}}
+"""Settings that fit tiny models, where the defaults are for large ones."""
 
-every_node = pytest.mark.parametrize("node", NODES)
+every_node = pytest.mark.parametrize("node", THRESHOLD_NODES)
+any_node = pytest.mark.parametrize("node", NODES)
+
+
+def defaults(node):
+    return {entry.id: entry.default for entry in node.define_schema().inputs[1:]}
 
 
 def executed(node, model, **changed):
     """What the node makes of the model when ComfyUI runs it, with nobody connected."""
     prepared = node.PREPARE_CLASS_CLONE(None)
-    return prepared.execute(model, **(DEFAULTS | changed)).result[0]
+    return prepared.execute(model, **(defaults(node) | SMALL.get(node.node_id, {}) | changed)).result[0]
 
 
 @pytest.mark.parametrize(
@@ -53,17 +75,24 @@ def test_sound_settings_pass(node, threshold):
     assert node.validate_inputs(threshold=threshold, start_percent=0.2, end_percent=None) is True
 
 
-@every_node
+@any_node
 def test_the_inputs_and_their_order_are_a_contract(node):
     schema = node.define_schema()
-    assert [entry.id for entry in schema.inputs] == INPUTS
-    assert {entry.id: entry.default for entry in schema.inputs[1:]} == DEFAULTS
+    assert [entry.id for entry in schema.inputs] == ["model", *OWN[node.node_id], *SHARED]
     assert all(entry.tooltip for entry in [*schema.inputs, *schema.outputs])
     assert schema.description and schema.search_aliases
 
 
 def test_the_node_ids_are_a_contract():
-    assert [node.define_schema().node_id for node in NODES] == ["StepCacheTeaCache", "StepCacheFirstBlockCache"]
+    assert [node.define_schema().node_id for node in NODES] == list(OWN)
+
+
+@any_node
+def test_an_old_prompt_without_the_newest_input_still_runs(node):
+    old = {name: value for name, value in defaults(node).items() if name != "branches"} | SMALL.get(node.node_id, {})
+    tiny = shared("flux_dev")
+    cached = node.PREPARE_CLASS_CLONE(None).execute(tiny.patcher, **old).result[0]
+    assert torch.isfinite(run(cached, tiny, steps=10)).all()
 
 
 @every_node
@@ -115,7 +144,7 @@ FLUX_FIGURES = {False: ("FLUX.1-dev", 0.25), True: ("FLUX.1-Kontext", 0.22)}
 @pytest.mark.parametrize("references", FLUX_FIGURES)
 def test_the_plan_follows_the_facts_of_the_run(references):
     name, threshold = FLUX_FIGURES[references]
-    plan = TeaCache.plan(real("flux_dev", FLUX), -1.0, {}, {"references": references})
+    plan = TeaCache.plan(real("flux_dev", FLUX), defaults(TeaCache), {"references": references})
     assert plan.settings == {"threshold": threshold, "figures": name} and plan.messages == ()
     assert list(plan.method.policy.coefficients) == published(name)["coefficients"]
     assert (plan.method.min_steps, plan.method.few_step_model) == (10, False)
@@ -125,9 +154,9 @@ def test_the_plan_follows_the_facts_of_the_run(references):
 @every_node
 def test_a_model_made_for_few_steps_is_left_alone_unless_told_otherwise(node, threshold, refuses):
     longer, few = (Run(tuple(range(steps, -1, -1)), 1.0, 0.0) for steps in (10, 9))
-    usual = node.plan(shared("flux_dev").patcher, threshold, {})
+    usual = node.plan(shared("flux_dev").patcher, defaults(node) | {"threshold": threshold})
     assert usual.method.refusal(longer) is None and bool(usual.method.refusal(few)) is refuses
-    plan = node.plan(real("flux_schnell", FLUX | {"guidance_embed": False}), threshold, {})
+    plan = node.plan(real("flux_schnell", FLUX | {"guidance_embed": False}), defaults(node) | {"threshold": threshold})
     assert bool(plan.method.refusal(longer)) is refuses
     assert plan.settings["figures"] == "general rule" and plan.messages
 

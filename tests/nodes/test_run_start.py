@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from stepcache.nodes import cache_nodes
+from stepcache.nodes import base
+from stepcache.nodes.threshold_nodes import TeaCache
 
 from ..model_patches.real_configs import FLUX, WAN
 from ..sampling import run
@@ -15,14 +16,15 @@ def reports(monkeypatch):
     """The reports of finished runs."""
     finished = []
     listener = lambda report: finished.append(report) if report.finished else None  # noqa: E731
-    monkeypatch.setattr(cache_nodes, "NodeProgress", lambda _node: listener)
+    monkeypatch.setattr(base, "NodeProgress", lambda _node: listener)
     return finished
 
 
 def cached(tiny, unet_config):
     """A tiny model that looks like a shipped one to what reads its configuration, with TeaCache as recommended."""
     tiny.patcher.model.model_config.unet_config = unet_config
-    return cache_nodes.TeaCache.PREPARE_CLASS_CLONE(None).execute(tiny.patcher, -1.0, 0.0, 1.0, 0, "auto").result[0]
+    settings = dict(threshold=-1.0, start_percent=0.0, end_percent=1.0, max_consecutive=0, cache_device="auto")
+    return TeaCache.PREPARE_CLASS_CLONE(None).execute(tiny.patcher, **settings).result[0]
 
 
 def test_reference_latents_make_kontext_of_dev(reports):
