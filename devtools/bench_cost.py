@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from statistics import median
 
@@ -13,14 +14,46 @@ import comfy.samplers
 import comfy.supported_models
 import torch
 
-from stepcache.cache_core.methods import first_block_cache, teacache
+from stepcache.cache_core.method import CacheMethod
+from stepcache.cache_core.methods import (
+    dbcache,
+    dpcache,
+    easycache,
+    first_block_cache,
+    meancache,
+    seacache,
+    spectrum,
+    taylorseer,
+    teacache,
+)
+from stepcache.cache_core.planning import general_steps
 from stepcache.model_patches.install import apply_cache
 
 HIDDEN, HEADS, TEXT_TOKENS = 256, 2, 32
 BLOCKS = 19 + 38
-METHODS = {"TeaCache": teacache, "First Block Cache": first_block_cache}
 NEVER, ALWAYS = 1e-12, 1e9
 """Thresholds at which nothing, or everything that may be, is reused."""
+
+METHODS: dict[str, Callable[[float], CacheMethod]] = {
+    "TeaCache": teacache,
+    "First Block Cache": first_block_cache,
+    "SeaCache": seacache,
+    "EasyCache": easycache,
+}
+AS_MUCH_AS_MAY_BE: dict[str, tuple[CacheMethod, int, int]] = {
+    "TeaCache": (teacache(ALWAYS), 2, 0),
+    "First Block Cache": (first_block_cache(ALWAYS), 2, 0),
+    "DBCache 8 + 0": (dbcache(ALWAYS, 8), 2, 0),
+    "SeaCache": (seacache(ALWAYS), 2, 0),
+    "EasyCache": (easycache(ALWAYS), 0, 4),
+    "TaylorSeer order 0": (taylorseer(99, 0, 1), 1, 0),
+    "TaylorSeer order 1": (taylorseer(99, 1, 2), 2, 0),
+    "TaylorSeer order 2": (taylorseer(99, 2, 3), 3, 0),
+    "DPCache order 1": (dpcache(partial(general_steps, computed=4), 1, 0), 2),
+    "Spectrum": (spectrum(2, 99, 0), 5, 0),
+    "MeanCache": (meancache(partial(general_steps, computed=4)), 0, 3),
+}
+"""Methods that reuse all they may, with what they keep of a branch: times its image tokens, and times its latent."""
 
 
 def rows(quick: bool) -> Iterator[dict]:
@@ -30,8 +63,9 @@ def rows(quick: bool) -> Iterator[dict]:
     timed_run(model, size)  # the first run pays for allocation
     for name, method in METHODS.items():
         yield overhead(model, size // 4, name, method, 4 * rounds)  # short calls, so that little is not lost in noise
+    for name, (method, tokens, latents) in AS_MUCH_AS_MAY_BE.items():
         yield reuse(model, size, name, method, rounds)
-        yield memory(model, size, name, method)
+        yield memory(model, size, name, method, tokens, latents)
 
 
 def overhead(model, size, name, method, rounds) -> dict:
@@ -57,7 +91,7 @@ def overhead(model, size, name, method, rounds) -> dict:
 def reuse(model, size, name, method, rounds) -> dict:
     """A reused call against a computed one of the same runs, and device reads per evaluation."""
     reports = []
-    cached = apply_cache(model, method(ALWAYS), reports.append)
+    cached = apply_cache(model, method, reports.append)
     computed_times, reused_times, reads, evaluations = [], [], 0, 0
     for _ in range(rounds):
         times = timed_run(cached, size, steps=8)
@@ -77,20 +111,20 @@ def reuse(model, size, name, method, rounds) -> dict:
     }
 
 
-def memory(model, size, name, method) -> dict:
-    """Bytes held per branch against the published formula, 2 U with U the image tokens of one branch."""
+def memory(model, size, name, method, tokens, latents) -> dict:
+    """Bytes held per branch against the published formula: so many times its image tokens, and its latent."""
     reports = []
-    timed_run(apply_cache(model, method(ALWAYS), reports.append), size, steps=4)
+    timed_run(apply_cache(model, method, reports.append), size, steps=8)
     branches = 2
-    unit = (size // 2) ** 2 * HIDDEN * 4
+    formula = 4 * (tokens * (size // 2) ** 2 * HIDDEN + latents * size * size * 16)
     held = reports[-1].cache_bytes
     return {
         "bench": "memory",
         "method": name,
         "setting": "2 branches, fp32",
         "bytes_per_branch": held // branches,
-        "formula_bytes": 2 * unit,
-        "memory_ratio": held / branches / (2 * unit),
+        "formula_bytes": formula,
+        "memory_ratio": held / branches / formula,
     }
 
 

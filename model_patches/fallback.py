@@ -88,6 +88,7 @@ class LearningInterception:
         else:
             self.chosen = self._interception(first.stack.led_by(image))
             call.computed_unseen()
+        self.first = None
         self.say(
             f"{type(self.model).__name__} is not in StepCache's list of models. Its {len(blocks.places)} "
             f"blocks ({first.stack.path}) were found by watching it, and skipping them was checked once."

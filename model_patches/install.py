@@ -163,9 +163,10 @@ class LiveRun:
         method = self.method = plan.method
         report = RunReport(method.name, patch.model_name, plan.settings, list(plan.messages))
         percent_to_sigma = guider.model_patcher.get_model_object("model_sampling").percent_to_sigma
-        before, fraction = part_covered(sigmas.tolist(), lambda percent: float(percent_to_sigma(percent)))
+        listed = sigmas.tolist()
+        before, fraction = part_covered(listed, lambda percent: float(percent_to_sigma(percent)))
         run = Run(
-            tuple(sigmas.tolist()),
+            tuple(listed),
             start_sigma=float(percent_to_sigma(method.start_percent)),
             end_sigma=float(percent_to_sigma(method.end_percent)),
             fraction=fraction,
@@ -174,7 +175,6 @@ class LiveRun:
         foretold = None if method.refusal(run) else method.foretold(run)
         if foretold:
             report.settings = {**report.settings, "computes": ranges(foretold)}
-        self.patch = patch
         self.interceptions: dict[int, Interception] = {}
         self.session = CacheSession(method, run, report, Storage(patch.cache_device, spare_memory), patch.listener)
 

@@ -195,9 +195,11 @@ class CallWatch:
         return self.architecture.modulated_input(self.interception.places[0][0], self._first_input)
 
     def time_embedding(self) -> Tensor:
-        """Of a model without one (the second of a run, say), its modulated input instead."""
+        """Of a model without one (the second of a run, say) or with other rows, its modulated input instead."""
         embedding = self.interception.embedding.output
-        return self.modulated_input() if embedding is None else embedding
+        if embedding is None or embedding.shape[0] != self.sizes.rows:
+            return self.modulated_input()
+        return embedding
 
     def head_residual(self) -> Tensor:
         image = self._current[0]
