@@ -210,3 +210,14 @@ def test_a_composition_that_makes_no_sense_is_refused_with_the_cure(address):
         run(address, composed_workflow(probe="first block"))
     with pytest.raises(WorkflowRefused, match="Lower start_percent or raise end_percent"):
         run(address, composed_workflow(start_percent=0.9, end_percent=0.1))
+
+
+@pytest.mark.parametrize("node", [*METHODS, "StepCacheCompose"])
+def test_the_help_page_is_served_where_the_page_looks_for_it(address, node):
+    async def fetched(client):
+        folder = (await client.get(f"/object_info/{node}"))[node]["python_module"].removeprefix("custom_nodes.")
+        async with client.session.get(f"{client.url}/extensions/{folder}/docs/{node}/en.md") as answer:
+            return answer.status, await answer.text()
+
+    status, text = with_client(address, fetched)
+    assert status == 200 and text.startswith("# ")
