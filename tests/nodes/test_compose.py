@@ -1,6 +1,7 @@
 """The node that composes a method from parts."""
 
 import logging
+from itertools import product
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 from stepcache import nodes
 from stepcache.nodes import base
 from stepcache.nodes.compose import ComposeCache
-from stepcache.nodes.compose_inputs import choices
+from stepcache.nodes.compose_inputs import STORED, choices
 
 from ..model_patches.real_configs import FLUX, WAN
 from ..sampling import run
@@ -248,6 +249,25 @@ def test_a_choice_that_did_not_arrive_is_named():
 def test_switched_off_returns_the_very_same_model(parts):
     model = shared("flux_dev").patcher
     assert composed(model, **parts) is model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("boundary", PARTS["boundary"])
+@pytest.mark.parametrize("probe", PARTS["probe"])
+@pytest.mark.parametrize("name", ["flux_dev", "wan_t2v"])
+def test_every_composition_runs_or_is_refused_with_a_reason(name, probe, boundary, reports):
+    tiny, head = shared(name), int(probe == "head residual")
+    for rule, predictor, stored in product(PARTS["policy"], PARTS["predictor"], STORED):
+        at = blocks(head, 0, stored) if boundary == "blocks" else (boundary, dict(stored=stored))
+        own = dict(threshold=1.5) if "threshold" in PARTS["policy"][rule] else {}
+        parts = dict(probe=probe, policy=(rule, own), predictor=predictor, boundary=at)
+        try:
+            cached = composed(tiny.patcher, **parts)
+        except ValueError as refused:
+            assert "Set " in str(refused) or "Choose " in str(refused)
+            continue
+        assert torch.isfinite(run(cached, tiny, steps=10, cfg=2.0)).all()
+    assert all(report.finished and report.evaluations == 10 for report in reports)
 
 
 def real(name, unet_config):
