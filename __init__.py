@@ -1,5 +1,8 @@
 """StepCache: diffusion-transformer step caching for ComfyUI. Everything else is imported when ComfyUI asks for it."""
 
+WEB_DIRECTORY = "./web"
+"""Help pages: `docs/<node id>/<language>.md`."""
+
 
 async def comfy_entrypoint():
     """The extension that ComfyUI loads."""

@@ -125,3 +125,8 @@ def general_steps(run: Run, computed: int, forced: int = 2) -> frozenset[int]:
         earliest, latest = (chosen[-1] + 1 if chosen else 0), len(weights) - (wanted - i) - 1
         chosen.append(max(earliest, min(nearest, latest)))
     return frozenset([*range(start), *(start + step for step in chosen), last])
+
+
+def share_steps(run: Run, share: float, forced: int = 2) -> frozenset[int]:
+    """`general_steps` for a share of the run's steps, 0 to 1."""
+    return general_steps(run, max(round(share * run.steps), min(forced, run.steps)), forced)

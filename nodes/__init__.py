@@ -1,8 +1,25 @@
 """The nodes that people see. Node ids, input names and their order are a public contract: workflows hold them."""
 
+import logging
+
+from comfy_api.latest import io
+
+from .compose import ComposeCache
 from .planned_nodes import PLANNED_NODES
 from .threshold_nodes import THRESHOLD_NODES
 
-NODES = [*THRESHOLD_NODES, *PLANNED_NODES]
+log = logging.getLogger("stepcache")
+
+
+def available_nodes() -> list[type[io.ComfyNode]]:
+    """All nodes that this ComfyUI can show."""
+    nodes = [*THRESHOLD_NODES, *PLANNED_NODES]
+    if hasattr(io, "DynamicCombo"):
+        return [*nodes, ComposeCache]
+    log.warning("StepCache: this ComfyUI has no inputs that depend on others, so %s is left out", ComposeCache.title)
+    return nodes
+
+
+NODES = available_nodes()
 
 __all__ = ["NODES"]

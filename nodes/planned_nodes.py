@@ -11,7 +11,8 @@ from comfy_api.latest import io
 
 from ..cache_core.method import Plan
 from ..cache_core.methods import dpcache, magcache, meancache, spectrum, taylorseer
-from ..cache_core.planning import general_steps
+from ..cache_core.planning import share_steps
+from ..cache_core.policies import MagnitudeBudget
 from ..cache_core.predictors import BASES
 from ..cache_core.profiles import MagnitudeProfile
 from ..cache_core.types import Run
@@ -19,11 +20,21 @@ from ..model_patches.calibration import few_step_model, magnitude_profile, magni
 from ..model_patches.variants import Facts
 from .base import CacheNode, Settings
 from .inputs import AUTOMATIC, limits_of
+from .part_inputs import (
+    basis_inputs,
+    chebyshev_inputs,
+    curve_inputs,
+    interval_input,
+    order_input,
+    share_input,
+    window_inputs,
+)
 
 MIN_STEPS = 10
 """Plans are for longer runs: below, steps differ too much to reuse."""
 
 GENERAL = "no published figures for this model: a general plan"
+NO_CURVE = "No curve is published for this model: a general one is used."
 FLAT = MagnitudeProfile(
     "a general curve", {"all": (1.0, *[1.02] * 9, *[1.0] * 9, *[0.97] * 9)}, 28, 0.12, 3, 0.2, "", ""
 )
@@ -45,57 +56,35 @@ class MagCache(CacheNode):
 
     @classmethod
     def own_inputs(cls) -> list[io.Input]:
-        return [
-            io.Float.Input(
-                "threshold",
-                default=AUTOMATIC,
-                min=-1.0,
-                max=10.0,
-                step=0.005,
-                round=0.0001,
-                tooltip="How much foretold drift is allowed: larger is faster and less exact. -1 uses the value published with "
-                "the model's curve, 0 switches the cache off.",
-            ),
-            io.Int.Input(
-                "max_skip_steps",
-                default=-1,
-                min=-1,
-                max=100,
-                tooltip="At most so many reused in a row (K). -1: as published.",
-            ),
-            io.Float.Input(
-                "retention",
-                default=-1.0,
-                min=-1.0,
-                max=1.0,
-                step=0.01,
-                tooltip="This first part of sampling is computed. -1: as published.",
-            ),
-            io.String.Input(
-                "profile_file",
-                default="",
-                tooltip="A JSON file with a curve of your own, as in the pack's calibrations/magcache.json. Empty: the one of "
-                "the detected model.",
-            ),
-        ]
+        return curve_inputs()
 
     @classmethod
     def plan(cls, model, settings: Settings, run_facts: Facts | None = None) -> Plan | None:
         if settings["threshold"] == 0:
             return None
-        steps = int((run_facts or {}).get("steps") or 28)
-        profile = profile_from(settings["profile_file"]) or magnitude_profile_for(model, steps, run_facts)
-        used = profile or FLAT
-        threshold = used.threshold if settings["threshold"] == AUTOMATIC else settings["threshold"]
-        longest = used.max_consecutive if settings["max_skip_steps"] < 0 else settings["max_skip_steps"]
-        retention = used.retention if settings["retention"] < 0 else settings["retention"]
+        curve, known = chosen_curve(model, settings, run_facts)
         automatic = settings["threshold"] == AUTOMATIC
         limits = careful(model, settings, run_facts) if automatic else limits_of(settings)
         return Plan(
-            magcache(used, threshold, longest, retention, **limits),
-            {"threshold": threshold, "curve": used.name},
-            () if profile else ("No curve is published for this model: a general one is used.",),
+            magcache(curve.profile, curve.threshold, curve.longest, curve.retention, **limits),
+            {"threshold": curve.threshold, "curve": curve.profile.name},
+            () if known else (NO_CURVE,),
         )
+
+
+def chosen_curve(model, settings: Settings, run_facts: Facts | None) -> tuple[MagnitudeBudget, bool]:
+    """The policy by a person's curve, else the model's, else a general one; and whether it is not the general one.
+
+    Args:
+        settings: `threshold`, `max_skip_steps` and `retention`, below 0 as published; `profile_file`.
+    """
+    steps = int((run_facts or {}).get("steps") or 28)
+    profile = profile_from(settings["profile_file"]) or magnitude_profile_for(model, steps, run_facts)
+    used = profile or FLAT
+    threshold = used.threshold if settings["threshold"] == AUTOMATIC else settings["threshold"]
+    longest = used.max_consecutive if settings["max_skip_steps"] < 0 else settings["max_skip_steps"]
+    retention = used.retention if settings["retention"] < 0 else settings["retention"]
+    return MagnitudeBudget(used, threshold, longest, retention), profile is not None
 
 
 def profile_from(file: str) -> MagnitudeProfile | None:
@@ -120,11 +109,6 @@ def profile_from(file: str) -> MagnitudeProfile | None:
         raise ValueError(f"profile_file {file} holds no curve ({problem}). It should be {form}.") from problem
 
 
-def order_input(default: int) -> io.Input:
-    tooltip = "0 holds the last result, 1 is linear, 2 and 3 are curved."
-    return io.Int.Input("order", default=default, min=0, max=3, tooltip=tooltip)
-
-
 class TaylorSeer(CacheNode):
     node_id = "StepCacheTaylorSeer"
     title = "TaylorSeer"
@@ -137,30 +121,10 @@ class TaylorSeer(CacheNode):
     @classmethod
     def own_inputs(cls) -> list[io.Input]:
         return [
-            io.Int.Input(
-                "interval",
-                default=0,
-                min=0,
-                max=100,
-                tooltip="Every so many steps one is computed: larger is faster and less exact. 0 uses what is published for the "
-                "detected model, 1 computes all.",
-            ),
-            io.Int.Input(
-                "order", default=1, min=0, max=3, tooltip="0 holds the last result, 1 is linear, 2 and 3 are curved."
-            ),
+            interval_input(),
+            order_input(1),
             io.Int.Input("warmup_steps", default=3, min=1, max=1000, tooltip="The first so many steps are computed."),
-            io.Combo.Input(
-                "basis",
-                options=list(BASES),
-                default="taylor",
-                tooltip="taylor as published; newton is exact at uneven spacing; hermite (HiCache) dampens the slope.",
-            ),
-            io.Combo.Input(
-                "time",
-                options=["step", "sigma"],
-                default="step",
-                tooltip="What counts as time: the number of the step, or its noise level.",
-            ),
+            *basis_inputs(),
         ]
 
     @classmethod
@@ -183,16 +147,7 @@ class StepShareNode(CacheNode):
 
     @classmethod
     def own_inputs(cls) -> list[io.Input]:
-        return [
-            io.Float.Input(
-                "computed",
-                default=cls.default_share,
-                min=0.05,
-                max=1.0,
-                step=0.05,
-                tooltip="What share of the steps is computed: smaller is faster and less exact. 1 switches the cache off.",
-            ),
-        ]
+        return [share_input(cls.default_share)]
 
 
 class MeanCache(StepShareNode):
@@ -214,7 +169,7 @@ class MeanCache(StepShareNode):
         figures = published("meancache", model, run_facts)
         tables = [table for table in figures.get("schedules", ()) if table["steps"] == steps]
         if not tables:
-            plan = partial(planned_share, share=share)
+            plan = partial(share_steps, share=share)
             told = f"a general plan for {steps} steps" if steps else "a general plan"
             return Plan(meancache(plan, figures.get("lookback", 2), **limits), {"computed": share, "table": told})
         table = min(tables, key=lambda table: abs(table["computed"] - share * table["steps"]))
@@ -236,17 +191,14 @@ class DPCache(StepShareNode):
 
     @classmethod
     def own_inputs(cls) -> list[io.Input]:
-        order = io.Int.Input(
-            "order", default=2, min=0, max=3, tooltip="0 holds the last result, 1 is linear, 2 and 3 are curved."
-        )
-        return [*super().own_inputs(), order]
+        return [*super().own_inputs(), order_input(2)]
 
     @classmethod
     def plan(cls, model, settings: Settings, run_facts: Facts | None = None) -> Plan | None:
         share = settings["computed"]
         if share >= 1:
             return None
-        plan = partial(planned_share, share=share, forced=3)
+        plan = partial(share_steps, share=share, forced=3)
         method = dpcache(plan, settings["order"], **careful(model, settings, run_facts))
         return Plan(method, {"computed": share, "order": settings["order"], "plan": GENERAL})
 
@@ -263,29 +215,9 @@ class Spectrum(CacheNode):
     @classmethod
     def own_inputs(cls) -> list[io.Input]:
         return [
-            io.Float.Input(
-                "window_size",
-                default=2.0,
-                min=1.0,
-                max=100.0,
-                step=0.25,
-                tooltip="Steps from one computed to the next at first.",
-            ),
-            io.Float.Input(
-                "flex_window", default=0.75, min=0.0, max=20.0, step=0.05, tooltip="The window grows by this each time."
-            ),
+            *window_inputs(),
             io.Int.Input("warmup_steps", default=5, min=1, max=1000, tooltip="The first so many steps are computed."),
-            io.Int.Input(
-                "degree", default=4, min=1, max=8, tooltip="Of the highest polynomial; memory is degree + 1 results."
-            ),
-            io.Float.Input(
-                "ridge_lambda",
-                default=0.1,
-                min=0.0001,
-                max=100.0,
-                step=0.01,
-                tooltip="Larger makes the forecast smoother.",
-            ),
+            *chebyshev_inputs(),
         ]
 
     @classmethod
@@ -293,10 +225,6 @@ class Spectrum(CacheNode):
         names = ("warmup_steps", "window_size", "flex_window", "degree", "ridge_lambda")
         method = spectrum(*(settings[name] for name in names), **careful(model, settings, run_facts))
         return Plan(method, {"window": settings["window_size"], "growth": settings["flex_window"]})
-
-
-def planned_share(run: Run, share: float, forced: int = 2) -> frozenset[int]:
-    return general_steps(run, max(round(share * run.steps), min(forced, run.steps)), forced)
 
 
 def tabled(run: Run, steps: frozenset[int]) -> frozenset[int]:

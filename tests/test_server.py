@@ -156,3 +156,68 @@ def test_an_interrupted_run_leaves_nothing_behind(address):
     with_client(address, interrupted)
     again = run(address, demo_workflow(threshold=0.3, seed=8, **SMALL))
     assert (picture(before) == picture(again)).all()
+
+
+COMPOSED = {
+    "probe": "modulated input",
+    "policy": "accumulated change",
+    "policy.threshold": 0.3,
+    "policy.published_figures": False,
+    "predictor": "hold",
+    "boundary": "blocks",
+    "boundary.head_blocks": 0,
+    "boundary.tail_blocks": 0,
+    "boundary.stored": "difference",
+    "step_mask": "none",
+    "warmup_steps": 0,
+    "max_cached_steps": 0,
+}
+
+
+def composed_workflow(seed=1, **changed):
+    workflow = demo_workflow(seed=seed, **SMALL)
+    node = workflow[CACHE_NODE]
+    shared = {name: node["inputs"][name] for name in INPUTS if name != "threshold"}
+    workflow[CACHE_NODE] = {"class_type": "StepCacheCompose", "inputs": shared | COMPOSED | changed}
+    return workflow
+
+
+def test_a_composition_is_sent_with_dotted_names_and_gives_the_picture_of_its_method(address):
+    composed = run(address, composed_workflow())
+    named = run(address, demo_workflow("StepCacheTeaCache", threshold=0.3, seed=1, **SMALL))
+    (free,), (own,) = composed.reports, named.reports
+    assert free["method"] == free["settings"]["method"] == own["method"] == "TeaCache"
+    assert free["reused"] == own["reused"] >= 2
+    assert (picture(composed) == picture(named)).all()
+    assert any(node == CACHE_NODE and "method: TeaCache" in text for node, text in composed.texts)
+
+
+def test_the_choices_of_a_composition_are_listed_with_their_inputs(address):
+    info = with_client(address, lambda client: client.get("/object_info/StepCacheCompose"))["StepCacheCompose"]
+    parts = ["probe", "policy", "predictor", "boundary", "step_mask"]
+    assert info["input_order"]["required"] == ["model", *parts, "warmup_steps", "max_cached_steps", *INPUTS[2:]]
+    for part in parts:
+        kind, more = info["input"]["required"][part]
+        assert kind == "COMFY_DYNAMICCOMBO_V3" and len(more["options"]) > 2 and more["tooltip"]
+    first = info["input"]["required"]["policy"][1]["options"][0]
+    assert first["key"] == "change from anchor" and list(first["inputs"]["required"]) == ["threshold"]
+
+
+def test_a_composition_that_makes_no_sense_is_refused_with_the_cure(address):
+    with pytest.raises(WorkflowFailed, match="Set probe to latent or none, or boundary to blocks"):
+        run(address, composed_workflow(boundary="model output"))
+    with pytest.raises(WorkflowFailed, match="probe is None. Use one of: head residual"):
+        run(address, composed_workflow(probe="first block"))
+    with pytest.raises(WorkflowRefused, match="Lower start_percent or raise end_percent"):
+        run(address, composed_workflow(start_percent=0.9, end_percent=0.1))
+
+
+@pytest.mark.parametrize("node", [*METHODS, "StepCacheCompose"])
+def test_the_help_page_is_served_where_the_page_looks_for_it(address, node):
+    async def fetched(client):
+        folder = (await client.get(f"/object_info/{node}"))[node]["python_module"].removeprefix("custom_nodes.")
+        async with client.session.get(f"{client.url}/extensions/{folder}/docs/{node}/en.md") as answer:
+            return answer.status, await answer.text()
+
+    status, text = with_client(address, fetched)
+    assert status == 200 and text.startswith("# ")

@@ -9,6 +9,7 @@ from stepcache.cache_core.types import Run
 from stepcache.model_patches.variants import table
 from stepcache.nodes import NODES
 from stepcache.nodes.inputs import check_settings
+from stepcache.nodes.planned_nodes import PLANNED_NODES
 from stepcache.nodes.threshold_nodes import THRESHOLD_NODES, TeaCache
 
 from ..model_patches.real_configs import FLUX
@@ -35,7 +36,7 @@ SMALL = {"StepCacheDBCache": dict(head_blocks=1, warmup_steps=0), "StepCacheEasy
 """Settings that fit tiny models, where the defaults are for large ones."""
 
 every_node = pytest.mark.parametrize("node", THRESHOLD_NODES)
-any_node = pytest.mark.parametrize("node", NODES)
+any_node = pytest.mark.parametrize("node", [*THRESHOLD_NODES, *PLANNED_NODES])  # test_compose.py has the last one
 
 
 def defaults(node):
@@ -84,7 +85,7 @@ def test_the_inputs_and_their_order_are_a_contract(node):
 
 
 def test_the_node_ids_are_a_contract():
-    assert [node.define_schema().node_id for node in NODES] == list(OWN)
+    assert [node.define_schema().node_id for node in NODES] == [*OWN, "StepCacheCompose"]
 
 
 @any_node
