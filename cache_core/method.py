@@ -13,7 +13,7 @@ from .predictors import Predictor
 from .probes import Nothing, Probe
 from .types import Run, Step
 
-CURE = "set a threshold above 0 to reuse all the same"
+CURE = "give the node a value of your own instead of the recommended one to reuse all the same"
 
 
 class Level(Enum):

@@ -164,7 +164,7 @@ class MeanCache(StepShareNode):
         share = settings["computed"]
         if share >= 1:
             return None
-        limits = careful(model, settings, run_facts)
+        limits = limits_of(settings)
         steps = (run_facts or {}).get("steps")
         figures = published("meancache", model, run_facts)
         tables = [table for table in figures.get("schedules", ()) if table["steps"] == steps]
@@ -191,7 +191,7 @@ class DPCache(StepShareNode):
 
     @classmethod
     def own_inputs(cls) -> list[io.Input]:
-        return [*super().own_inputs(), order_input(2)]
+        return [*super().own_inputs(), order_input(1)]
 
     @classmethod
     def plan(cls, model, settings: Settings, run_facts: Facts | None = None) -> Plan | None:
@@ -199,7 +199,7 @@ class DPCache(StepShareNode):
         if share >= 1:
             return None
         plan = partial(share_steps, share=share, forced=3)
-        method = dpcache(plan, settings["order"], **careful(model, settings, run_facts))
+        method = dpcache(plan, settings["order"], **limits_of(settings))
         return Plan(method, {"computed": share, "order": settings["order"], "plan": GENERAL})
 
 
@@ -223,7 +223,7 @@ class Spectrum(CacheNode):
     @classmethod
     def plan(cls, model, settings: Settings, run_facts: Facts | None = None) -> Plan | None:
         names = ("warmup_steps", "window_size", "flex_window", "degree", "ridge_lambda")
-        method = spectrum(*(settings[name] for name in names), **careful(model, settings, run_facts))
+        method = spectrum(*(settings[name] for name in names), **limits_of(settings))
         return Plan(method, {"window": settings["window_size"], "growth": settings["flex_window"]})
 
 
