@@ -18,7 +18,7 @@ def block(i, h, time):
 def run(threshold):
     method = first_block_cache(threshold)
     policy, predictor = method.new_policy(), method.new_predictor()
-    policy.begin(Run((1.0, 0.0), 1.0, 0.0))
+    policy.begin(Run((1.0, 0.0), 1.0, 0.0), 0)
     mask, outputs, scores = "", [], []
     for index, x in enumerate(INPUTS):
         step, time = Step(index, 99, 0.5), 0.1 * index  # the example has no last step
