@@ -165,11 +165,14 @@ class CacheSession:
     def _state(self, branch: Branch) -> BranchState:
         state = self.branches.get(branch.key)
         if state is None or state.facts != branch.facts:
-            policy = self.method.new_policy()
-            policy.begin(self.run, branch.order)
-            state = BranchState(branch.facts, policy, self.method.new_predictor())
+            state = BranchState(branch.facts, self.new_policy(branch), self.method.new_predictor())
             self.branches[branch.key] = state
         return state
+
+    def new_policy(self, branch: Branch) -> Policy:
+        policy = self.method.new_policy()
+        policy.begin(self.run, branch.order)
+        return policy
 
     def read(self, scores: Sequence[Tensor | None] = ()) -> list[float | None]:
         """Fetch sigma (once per evaluation) and scores from the device, together, and find the step."""
@@ -200,7 +203,7 @@ class CacheSession:
         if step.sigma > self.last_sigma * (1 + SIGMA_RISE):
             self.report.message("sigma rose during the run: reuse starts anew there")
             for state in self.branches.values():
-                state.last_seen = -1
+                state.last_seen, state.predictor = -1, self.method.new_predictor()
         self.last_sigma = step.sigma
 
     def account(self) -> None:
@@ -237,6 +240,7 @@ class ModelCall:
         self.layout, self.refusal = layout, refusal
         shares = [None] * len(self.branches) if signal is None else signal.chunk(len(self.branches))
         with self.session.lock:
+            self._drop_what_does_not_fit()
             scores = [state.policy.observe(share) for (_, state), share in zip(self.branches, shares, strict=True)]
             decision = (
                 (self.session.decision or self._lead(scores)) if self.session.method.shared else self._own(scores)
@@ -247,6 +251,12 @@ class ModelCall:
             if entry is not None:
                 self._enter(entry)
             return decision.reuse and missing is None
+
+    def _drop_what_does_not_fit(self) -> None:
+        """Begin anew where a branch's streams changed their shape: neither old values nor old changes can be used."""
+        for branch, state in self.branches:
+            if state.layout not in (None, self.layout):
+                state.policy, state.predictor = self.session.new_policy(branch), self.session.method.new_predictor()
 
     def _enter(self, entry: Streams) -> None:
         shares = zip(*(split(stream, len(self.branches)) for stream in entry), strict=True)
@@ -295,10 +305,10 @@ class ModelCall:
         if self.refusal:
             return Decision(False, self.refusal)
         states = [state for _, state in self.branches]
+        if any(state.layout not in (None, self.layout) for state in states):
+            return Decision(False, "the token streams changed their shape")
         if not all(state.predictor.ready and state.last_seen >= 0 for state in states):
             return Decision(False, "first evaluation" if self.index == 0 else "nothing stored for this branch yet")
-        if any(state.layout != self.layout for state in states):
-            return Decision(False, "the token streams changed their shape")
         return None
 
     def predict(self) -> Streams:

@@ -51,7 +51,7 @@ class PredictedChange:
         if latent is None or difference is None or difference.shape != latent.shape:
             self.rate = None
             return
-        output = difference + latent
+        output, self.rate = difference + latent, None
         if (
             self.computed_output is not None
             and self.computed_latent is not None

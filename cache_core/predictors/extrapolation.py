@@ -95,16 +95,24 @@ class Extrapolation:
 
     def update(self, step: Step, value: Streams) -> None:
         now = self._time(step)
-        if self.times and now <= self.times[-1]:  # the same time again, or a restart: no slope can be formed
-            self.times = self.times[:-1] if now == self.times[-1] else ()
-            self.differences = self.differences[:0]
-        if not self.differences:
-            self.times = ()
+        if self.times and now == self.times[-1]:
+            self._replace_newest(value)
+            return
+        if self.times and now < self.times[-1]:  # time runs back: begin anew
+            self.times, self.differences = (), []
         self.times = (*self.times, now)[-self.order - 1 :]
         fresh = [value]
         for order, old in zip(range(1, self.order + 1), self.differences, strict=False):
             gap = self.basis.gap(self.times, order)
             fresh.append(combined((fresh[-1], old), (1 / gap, -1 / gap)))
+        self.differences = fresh
+
+    def _replace_newest(self, value: Streams) -> None:
+        """The same time again, as samplers with several evaluations a step have it: no slope lies between the two."""
+        before, fresh, scale = self.differences[0], [value], 1.0
+        for order, old in enumerate(self.differences[1:], 1):
+            scale /= self.basis.gap(self.times, order)
+            fresh.append(combined((old, value, before), (1.0, scale, -scale)))
         self.differences = fresh
 
     def predict(self, step: Step) -> Streams:

@@ -1,4 +1,4 @@
-"""EX-C1 and EX-T1 of the published formulas, and the edges of the distance."""
+"""EX-C1, EX-C3 and EX-T1 of the published formulas, and the edges of the distance."""
 
 import pytest
 import torch
@@ -12,6 +12,14 @@ WAN_14B = (-5784.54975374, 5449.50911966, -1811.16591783, 256.27178429, -13.0225
 def test_relative_l1_worked_example():
     current, reference = torch.tensor([1.1, -2.2, 3.0, 0.4]), torch.tensor([1.0, -2.0, 3.0, 0.5])
     assert relative_l1(current, reference).item() == pytest.approx(0.061538, rel=1e-4)
+
+
+def test_uneven_parts_are_not_averaged():
+    """EX-C3: over all of the signal, not 0.02, the mean over its parts."""
+    previous = torch.tensor([1.0, 1.0, 1.0, 4.0])
+    current = torch.tensor([1.3, 1.0, 1.0, 4.0])
+    assert relative_l1(current[:3], previous[:3]).item() == pytest.approx(0.1, rel=1e-5)
+    assert relative_l1(current, previous).item() == pytest.approx(0.042857, rel=1e-5)
 
 
 def test_relative_l1_is_accumulated_in_float32():

@@ -84,19 +84,19 @@ def test_a_higher_threshold_never_computes_more_on_the_same_changes():
 class Always:
     """Proposes to reuse whenever it is asked."""
 
-    def begin(self, run): ...
+    def begin(self, run, order): ...
     def observe(self, signal): ...
     def decide(self, step, score):
         return Decision(True, "always")
 
-    def computed(self, step): ...
+    def computed(self, step, value): ...
     def reused(self, step): ...
     def map_tensors(self, move): ...
 
 
 def guarded(**limits):
     policy = Guarded(Always(), **limits)
-    policy.begin(Run((1.0, 0.0), start_sigma=0.8, end_sigma=0.2))
+    policy.begin(Run((1.0, 0.0), start_sigma=0.8, end_sigma=0.2), 0)
     return policy
 
 
@@ -114,6 +114,6 @@ def test_run_length_limit():
     policy, step, mask = guarded(max_consecutive=2), Step(1, 100, 0.5), ""
     for _ in range(7):
         reuse = policy.decide(step, None).reuse
-        (policy.reused if reuse else policy.computed)(step)
+        policy.reused(step) if reuse else policy.computed(step, ())
         mask += "01"[not reuse]
     assert mask == "0010010"

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from stepcache.cache_core.report import Evaluation, RunReport
 
 
@@ -15,6 +17,19 @@ def report():
 def test_counts_and_estimated_speedup():
     """The first computed evaluation (9 s, with loading) is left out: 3 x 2 s over 4 s."""
     assert (report().evaluations, report().computed, report().reused, report().speedup) == (4, 2, 2, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("steps", "hits", "cost", "speedup"),
+    [(28, 12, 0.0, 1.75), (28, 12, 1 / 57, 1.727273), (28, 14, 0.0, 2.0), (50, 40, 0.1, 3.571429)],
+)
+def test_reused_evaluations_are_not_free(steps, hits, cost, speedup):
+    """EX-C2, after a first evaluation that does not count."""
+    trace = [Evaluation(0, computed_calls=1, seconds=99.0)]
+    for index in range(steps):
+        reused = index < hits
+        trace.append(Evaluation(index + 1, None, None, "", None, 1 - reused, int(reused), cost if reused else 1.0))
+    assert RunReport("m", trace=trace).speedup == pytest.approx(speedup, rel=1e-5)
 
 
 def test_nothing_reused_is_no_speedup():

@@ -6,7 +6,8 @@ import threading
 import pytest
 import torch
 
-from stepcache.cache_core.methods import first_block_cache, teacache
+from stepcache.cache_core.methods import first_block_cache, meancache, taylorseer, teacache
+from stepcache.cache_core.predictors import Newton, Taylor
 from stepcache.cache_core.report import RunReport
 from stepcache.cache_core.session import Branch, CacheSession
 from stepcache.cache_core.types import Run
@@ -83,6 +84,23 @@ def test_another_layout_of_the_streams_is_computed():
         opened.reused() if reuse else opened.computed((torch.ones(1, 3),))
 
 
+@pytest.mark.parametrize("basis", [Taylor(), Newton()])
+def test_another_layout_leaves_no_slope_behind(basis):
+    """Values of two shapes have no difference."""
+    method = taylorseer(interval=9, warmup_steps=1, basis=basis)
+    running = CacheSession(method, Run(SIGMAS, 1e9, 0.0), RunReport("TaylorSeer"))
+    for sigma, width, reuse in ((1.0, 3, False), (0.9, 3, True), (0.8, 4, False), (0.7, 4, True)):
+        running.next_evaluation(torch.tensor(sigma))
+        opened = running.open_call([Branch("model", 0, "uuid")])
+        assert opened.decide(None, width) is reuse
+        if reuse:
+            assert torch.equal(opened.predict()[0], torch.full((1, width), sigma + 0.1))
+            opened.reused()
+        else:
+            opened.computed((torch.full((1, width), sigma),))
+    assert running.report.trace[2].reason == "the token streams changed their shape"
+
+
 def test_calls_from_several_threads():
     running = session()
     for sigma in SIGMAS[:-1]:
@@ -146,6 +164,22 @@ def test_a_rising_sigma_starts_anew():
     results = [evaluate(running, {"orders": [0]}, sigma=sigma)[0] for sigma in (1.0, 0.9, 0.95, 0.9)]
     assert results == [False, True, False, True]
     assert any("rose" in message for message in running.report.messages)
+
+
+def test_a_rising_sigma_leaves_no_history_behind():
+    """A mean over the step that rose would be one of no descent."""
+    method = meancache(lambda run: frozenset({0, 1}), 2)
+    running = CacheSession(method, Run(SIGMAS, 1e9, 0.0), RunReport("MeanCache"))
+    for sigma, x, reuse in ((1.0, 0.0, False), (0.9, 1.0, False), (0.95, 9.0, False), (0.8, 8.0, True)):
+        running.next_evaluation(torch.tensor(sigma))
+        opened = running.open_call([Branch("model", 0, "uuid")])
+        entry = (torch.full((1, 2), x),)
+        assert opened.decide(None, 2, entry=entry) is reuse
+        if reuse:
+            assert torch.equal(opened.predict()[0], torch.full((1, 2), 0.95))
+            opened.reused()
+        else:
+            opened.computed((torch.full((1, 2), sigma),))
 
 
 def test_unobserved_blocks_store_nothing():

@@ -22,7 +22,7 @@ def decisions(method, changes):
         score = float(policy.observe(torch.tensor([value], dtype=torch.float64)))
         step = Step(index, total, 1 - index / total)
         reuse = policy.decide(step, score).reuse
-        (policy.reused if reuse else policy.computed)(step)
+        policy.reused(step) if reuse else policy.computed(step, ())
         mask += "01"[not reuse]
         sums.append(score if reuse else 0.0)
     return mask, sums
