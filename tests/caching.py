@@ -2,28 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from statistics import median
 from typing import Any
 
 from comfy.model_patcher import ModelPatcher
 
 from stepcache.cache_core.method import Boundary, CacheMethod
-from stepcache.cache_core.methods import first_block_cache, teacache
-from stepcache.cache_core.policies import ChangeFromAnchor
-from stepcache.cache_core.predictors import Hold
+from stepcache.cache_core.methods import (
+    dbcache,
+    dpcache,
+    easycache,
+    first_block_cache,
+    magcache,
+    meancache,
+    seacache,
+    spectrum,
+    taylorseer,
+    teacache,
+)
+from stepcache.cache_core.policies import ChangeFromAnchor, StepPlan
+from stepcache.cache_core.predictors import Extrapolation, Hold, Taylor
 from stepcache.cache_core.probes import HeadResidual, ModulatedInput, Probe
+from stepcache.cache_core.profiles import MagnitudeProfile
 from stepcache.cache_core.report import RunReport
+from stepcache.cache_core.types import Run
 from stepcache.model_patches.install import apply_cache
 
 from .sampling import run
 from .tiny_models import TinyModel, shared
 
-METHODS = {"teacache": teacache, "first_block": first_block_cache}
 PERMISSIVE = 1e9  # reuses whenever the rules allow it
 UNCHANGED = 1e-6  # reuses only where the input is the same
 IMPOSSIBLE = 1e-12  # only an unchanged input would be reused
+NEVER = 10**6  # steps; longer than any run
+
+CURVE = MagnitudeProfile("a tenth less each step", {"all": (1.0, *[0.9] * 9)}, 10, 0.15, NEVER, 0.0, "", "")
+
+
+def planned(threshold: float) -> StepPlan:
+    """All steps up to UNCHANGED, the first alone from PERMISSIVE on, else the first three and then every other."""
+
+    def plan(run: Run) -> frozenset[int]:
+        steps = range(run.steps)
+        if threshold <= UNCHANGED:
+            return frozenset(steps)
+        return frozenset(steps[:1] if threshold >= PERMISSIVE else {*steps[:3], *steps[4::2]})
+
+    return plan
+
+
+def taylorseer_at(threshold: float, order: int, **limits: Any) -> CacheMethod:
+    interval = 1 if threshold <= UNCHANGED else NEVER if threshold >= PERMISSIVE else 2
+    warmup = 3 if interval == 2 else 1
+    return taylorseer(interval, order, warmup, **limits)
+
+
+def spectrum_at(threshold: float, **limits: Any) -> CacheMethod:
+    window = 1 if threshold <= UNCHANGED else NEVER if threshold >= PERMISSIVE else 2
+    warmup = 3 if window == 2 else 1
+    return spectrum(warmup, window, growth=0.0 if window == 1 else 0.75, **limits)
+
+
+METHODS = {"teacache": teacache, "first_block": first_block_cache}
+"""Those whose parts and levels are like the others'; they run on every architecture."""
+
+OTHERS: dict[str, Callable[..., CacheMethod]] = {
+    "dbcache": partial(dbcache, head=1, tail=1, predictor=Extrapolation(1, Taylor())),
+    "seacache": seacache,
+    "easycache": easycache,
+    "magcache": lambda threshold, **limits: magcache(CURVE, threshold, NEVER, 0.0, **limits),
+    "taylorseer": partial(taylorseer_at, order=1),
+    "taylorseer_2": partial(taylorseer_at, order=2),
+    "dpcache": lambda threshold, **limits: dpcache(planned(threshold), **limits),
+    "spectrum": spectrum_at,
+    "meancache": lambda threshold, **limits: meancache(planned(threshold), **limits),
+}
+EVERY_METHOD: dict[str, Callable[..., CacheMethod]] = METHODS | OTHERS
+
+PLANNED = ("taylorseer", "taylorseer_2", "dpcache", "spectrum", "meancache")
+"""They compute the steps of a plan, whatever the input is."""
+
+FORETOLD = ("magcache", *PLANNED)
+WHOLE_MODEL = ("easycache", "meancache")
+"""On a reused evaluation the model is not called."""
+
+
+def first_computed(method: str) -> int:
+    """How many evaluations a method has to see before it can reuse."""
+    return 2 if method == "easycache" else 1
 
 
 @dataclass(frozen=True)
@@ -40,7 +109,7 @@ class Cached:
 
 
 def cached(patcher: ModelPatcher, method: str, threshold: float, **limits: Any) -> Cached:
-    return cached_by(patcher, METHODS[method](threshold, **limits))
+    return cached_by(patcher, EVERY_METHOD[method](threshold, **limits))
 
 
 def between(head: int, tail: int, threshold: float = PERMISSIVE, probe: Probe | None = None) -> CacheMethod:
@@ -66,11 +135,13 @@ def normally_cached(tiny: TinyModel, method: str, **limits: Any) -> Cached:
 
 @cache
 def normal(name: str, method: str) -> float:
-    """Twice the usual change from one evaluation to the next."""
+    """Twice the usual change from one evaluation to the next, or a plan's share."""
+    if method in FORETOLD:
+        return CURVE.threshold
     tiny = shared(name)
     watched = cached(tiny.patcher, method, IMPOSSIBLE)
     run(watched.patcher, tiny, steps=10)
-    return 2 * median(evaluation.signal for evaluation in watched.report.trace[1:])
+    return 2 * median(evaluation.signal for evaluation in watched.report.trace if evaluation.signal is not None)
 
 
 def relative(result, exact) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
@@ -29,6 +29,9 @@ class MeanVelocity:
     v = v_last - J (sigma_next - sigma), J = (v_first - u) / (sigma_last - sigma_first), u being the mean velocity from the
     start of the first of the last `lookback` steps to the end of the last. Predicted steps count as steps.
 
+    Between the sigmas of the schedule there is no coming step to take a mean over: samplers that look there get the last
+    velocity as it is. The same sigma again, or a larger one, begins anew.
+
     Args:
         lookback: by the last computed step, or the same for all; 1 means the plain last velocity under Euler.
 
@@ -46,9 +49,12 @@ class MeanVelocity:
 
     def enter(self, step: Step, entry: Streams) -> None:
         self.entry = entry[0]
-        if self.passed and self.passed[-1].end is None:
+        if self.passed and self.entry is not None:
             last = self.passed[-1]
-            self.passed[-1] = Passed(last.velocity, last.start, last.start_sigma, self.entry, step.sigma)
+            if step.sigma < last.start_sigma:
+                self.passed[-1] = replace(last, end=self.entry, end_sigma=step.sigma)
+            else:
+                self.passed = [replace(last, start=self.entry, start_sigma=step.sigma)]
 
     def update(self, step: Step, value: Streams) -> None:
         self.computed_at = step.index
@@ -56,11 +62,11 @@ class MeanVelocity:
 
     def predict(self, step: Step) -> Streams:
         window = [passed for passed in self.passed if passed.end is not None][-self._lookback() :]
-        velocity = window[-1].velocity
-        first, last = window[0], window[-1]
-        span = last.end_sigma - first.start_sigma
-        if len(window) > 1 and span and last.end is not None:
-            mean = (last.end - first.start) / span
+        velocity = self.passed[-1].velocity
+        at_node = step.position % 1 == 0
+        if at_node and len(window) > 1 and (end := window[-1].end) is not None:
+            first, span = window[0], window[-1].end_sigma - window[0].start_sigma
+            mean = (end - first.start) / span
             velocity = velocity - (first.velocity - mean) / span * (step.next_sigma - step.sigma)
         self._pass(step, (velocity,))
         return (velocity,)

@@ -60,7 +60,7 @@ def test_a_third_call_by_another_node_changes_nothing(tiny, method, tokens, agai
     patcher.set_model_sampler_post_cfg_function(call_again)
     both = cached(patcher, method, PERMISSIVE)
     out = run(both.patcher, tiny, steps=10, negative=conditioning(tiny.name, 12, tokens=tokens))
-    assert len(sigmas) == 10
+    assert len(sigmas) == (both.report.computed if method == "meancache" else 10)  # it skips guidance too
     assert (out - expected).abs().max() < 1e-4
 
 

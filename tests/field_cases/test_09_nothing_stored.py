@@ -7,7 +7,7 @@ import comfy.patcher_extension
 import pytest
 import torch
 
-from ..caching import PERMISSIVE, cached
+from ..caching import PERMISSIVE, cached, first_computed
 from ..sampling import main_layer, run
 from ..tiny_models import blocks_of, conditioning
 
@@ -30,7 +30,7 @@ def test_a_negative_that_begins_half_way(tiny, method, tokens):
     patcher, calls = with_call_log(tiny.patcher, method)
     assert torch.isfinite(run(patcher, tiny, steps=10, cfg=4.0, negative=late)).all()
     assert_first_calls_computed(calls, branches=2)
-    assert any(not computed for _, computed in calls)
+    assert any(not computed for _, computed in calls) or method == "meancache"  # on a reused step it calls no model
 
 
 def test_a_prompt_that_changes_half_way(tiny, method):
@@ -40,14 +40,14 @@ def test_a_prompt_that_changes_half_way(tiny, method):
     patcher, calls = with_call_log(tiny.patcher, method)
     run(patcher, tiny, steps=10, positive=early + late)
     assert_first_calls_computed(calls, branches=2)
-    assert sum(computed for _, computed in calls) == 3
+    assert sum(computed for _, computed in calls) == 2 * first_computed(method) + 1
     assert all(len(uuids) == 1 for uuids, _ in calls)
 
 
 def with_call_log(patcher, method, **limits):
     """The model under a permissive cache, and a list that gets (uuids, whether the last block computed) of each call."""
     calls = []
-    layer = main_layer(blocks_of(patcher)[-1])
+    layer = main_layer(blocks_of(patcher)[-2])
 
     def log(executor, x, t, c_concat, c_crossattn, control, options, **kwargs):
         ran = []
