@@ -49,7 +49,7 @@ AS_MUCH_AS_MAY_BE: dict[str, tuple[CacheMethod, int, int]] = {
     "TaylorSeer order 0": (taylorseer(99, 0, 1), 1, 0),
     "TaylorSeer order 1": (taylorseer(99, 1, 2), 2, 0),
     "TaylorSeer order 2": (taylorseer(99, 2, 3), 3, 0),
-    "DPCache order 1": (dpcache(partial(general_steps, computed=4), 1, 0), 2),
+    "DPCache order 1": (dpcache(partial(general_steps, computed=4), 1), 2, 0),
     "Spectrum": (spectrum(2, 99, 0), 5, 0),
     "MeanCache": (meancache(partial(general_steps, computed=4)), 0, 3),
 }
