@@ -57,7 +57,8 @@ class BranchState:
     policy: Policy
     predictor: Predictor
     last_seen: int = -1  # index of the evaluation that last stored or reused something here
-    layout: Hashable = None  # shapes and dtypes of the streams that the stored residual belongs to
+    layout: Hashable = None  # shapes and dtypes of the streams of the call that stored something here
+    shapes: Hashable = None  # shapes and dtypes of what was stored for this branch
     held: int = 0  # bytes
 
     def keep(self, storage: Storage) -> None:
@@ -221,6 +222,8 @@ class ModelCall:
         self.index = len(session.report.trace) - 1
         self.layout: Hashable = None
         self.refusal: str | None = None
+        self.signals: Sequence[Tensor | None] = [None] * len(branches)
+        self.entries: list[Streams] = []
 
     def decide(
         self,
@@ -240,7 +243,7 @@ class ModelCall:
         self.layout, self.refusal = layout, refusal
         shares = [None] * len(self.branches) if signal is None else signal.chunk(len(self.branches))
         with self.session.lock:
-            self._drop_what_does_not_fit()
+            self.signals = shares
             scores = [state.policy.observe(share) for (_, state), share in zip(self.branches, shares, strict=True)]
             decision = (
                 (self.session.decision or self._lead(scores)) if self.session.method.shared else self._own(scores)
@@ -252,16 +255,18 @@ class ModelCall:
                 self._enter(entry)
             return decision.reuse and missing is None
 
-    def _drop_what_does_not_fit(self) -> None:
-        """Begin anew where a branch's streams changed their shape: neither old values nor old changes can be used."""
-        for branch, state in self.branches:
-            if state.layout not in (None, self.layout):
-                state.policy, state.predictor = self.session.new_policy(branch), self.session.method.new_predictor()
-
     def _enter(self, entry: Streams) -> None:
-        shares = zip(*(split(stream, len(self.branches)) for stream in entry), strict=True)
-        for (_, state), share in zip(self.branches, shares, strict=True):
+        self.entries = list(zip(*(split(stream, len(self.branches)) for stream in entry), strict=True))
+        for (_, state), share in zip(self.branches, self.entries, strict=True):
             state.predictor.enter(self.step, share)
+
+    def _begin_anew(self, index: int) -> None:
+        """Forget all of a branch but this evaluation: old values and changes are of another shape."""
+        branch, state = self.branches[index]
+        state.policy, state.predictor = self.session.new_policy(branch), self.session.method.new_predictor()
+        state.policy.observe(self.signals[index])
+        if self.entries:
+            state.predictor.enter(self.step, self.entries[index])
 
     def _lead(self, scores: Sequence[Tensor | None]) -> Decision:
         """Decide for the evaluation."""
@@ -305,10 +310,10 @@ class ModelCall:
         if self.refusal:
             return Decision(False, self.refusal)
         states = [state for _, state in self.branches]
-        if any(state.layout not in (None, self.layout) for state in states):
-            return Decision(False, "the token streams changed their shape")
         if not all(state.predictor.ready and state.last_seen >= 0 for state in states):
             return Decision(False, "first evaluation" if self.index == 0 else "nothing stored for this branch yet")
+        if any(state.layout != self.layout for state in states):
+            return Decision(False, "the token streams changed their shape")
         return None
 
     def predict(self) -> Streams:
@@ -341,10 +346,13 @@ class ModelCall:
                     self.session.branches.pop(branch.key, None)
                 return
             shares = zip(*(split(stream, len(self.branches)) for stream in residual), strict=True)
-            for (_, state), share in zip(self.branches, shares, strict=True):
+            for index, ((_, state), share) in enumerate(zip(self.branches, shares, strict=True)):
+                shapes = shapes_of(share)
+                if state.shapes not in (None, shapes):
+                    self._begin_anew(index)
                 state.policy.computed(self.step, share)
                 state.predictor.update(self.step, share)
-                state.layout = self.layout
+                state.layout, state.shapes = self.layout, shapes
             self._keep()
 
     def _keep(self) -> None:
@@ -356,6 +364,10 @@ class ModelCall:
 
 def split(stream: Tensor | None, count: int) -> Sequence[Tensor | None]:
     return [None] * count if stream is None else stream.chunk(count)
+
+
+def shapes_of(streams: Streams) -> Hashable:
+    return tuple(None if stream is None else (stream.shape, stream.dtype) for stream in streams)
 
 
 def joined(parts: Sequence[Tensor | None]) -> Tensor | None:

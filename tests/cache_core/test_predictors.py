@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from stepcache.cache_core.predictors import Extrapolation, Hermite, Hold, MeanVelocity, Newton, Taylor
+from stepcache.cache_core.predictors import Chebyshev, Extrapolation, Hermite, Hold, MeanVelocity, Newton, Taylor
+from stepcache.cache_core.predictors.predictor import combined
 from stepcache.cache_core.types import Step
 
 SHIFTED = (1, 0.954545, 0.9, 0.833333, 0.75, 0.642857, 0.5, 0.3, 0)
@@ -126,10 +127,12 @@ def test_differences_of_bfloat16_values_are_lost_and_those_of_float32_are_not():
     assert rounded.predict(at(6))[0].dtype == torch.bfloat16 and predicted(rounded, 6) == 100.5
 
 
-def test_differences_are_formed_in_float32():
-    """In float16 the sum of these would be infinite."""
-    predictor = fed(Extrapolation(1), {0: -40000.0, 2: 40000.0}, torch.float16)
-    assert factors(predictor)[1] == pytest.approx(40000)
+def test_sums_are_formed_in_float32():
+    """In float16 the weighted observation of the line below would be infinite on the way."""
+    predictor = fed(Extrapolation(2), {0: 30000.0, 1: 30000.0, 2: 30001.0}, torch.float16)
+    assert predictor.predict(at(2.5))[0].isfinite().all()
+    (total,) = combined(((torch.tensor([60000.0]).half(),), (torch.tensor([60000.0]).half(),)), (2.0, -1.5))
+    assert total.dtype == torch.float16 and total.item() == 30000
 
 
 @pytest.mark.parametrize("basis", [Taylor(), Newton(), HALF])
@@ -211,3 +214,13 @@ def test_steps_of_no_length_are_survived():
         predictor.update(at(0, 0.5), (torch.tensor([v]),))
     predictor.enter(at(1, 0.5), (torch.tensor([1.0]),))
     assert predictor.predict(at(1, 0.5, 0.4))[0].item() == 2.0
+
+
+# -- a fit over the run ---------------------------------------------------------------------------------------------------
+
+
+def test_a_fit_is_that_of_all_observations():
+    """With next to no ridge a parabola through six of its values is found again."""
+    fit = fed(Chebyshev(2, ridge=1e-9), {s: 1.0 + 0.1 * s**2 for s in range(0, 60, 10)})
+    assert predicted(fit, 70) == pytest.approx(1 + 0.1 * 70**2, rel=1e-5)
+    assert len(fit.sums) == 3

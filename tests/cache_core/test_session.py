@@ -101,6 +101,21 @@ def test_another_layout_leaves_no_slope_behind(basis):
     assert running.report.trace[2].reason == "the token streams changed their shape"
 
 
+def test_another_batch_of_the_same_branches_keeps_their_slope():
+    """The call is computed, as its layout differs, but what is stored fits."""
+    running = CacheSession(taylorseer(9, 1, 1), Run(SIGMAS, 1e9, 0.0), RunReport("TaylorSeer"))
+    for sigma, batches, value in ((1.0, [[0, 1]], 1.0), (0.9, [[0], [1]], 3.0), (0.8, [[0], [1]], None)):
+        running.next_evaluation(torch.tensor(sigma))
+        for orders in batches:
+            opened = running.open_call([Branch("model", order, f"uuid{order}") for order in orders])
+            assert opened.decide(None, len(orders)) is (value is None)
+            if value is None:
+                assert opened.predict()[0].tolist() == [[5.0]]
+                opened.reused()
+            else:
+                opened.computed((torch.full((len(orders), 1), value),))
+
+
 def test_calls_from_several_threads():
     running = session()
     for sigma in SIGMAS[:-1]:

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from stepcache.cache_core.methods import easycache
+from stepcache.cache_core.method import Boundary, Level
+from stepcache.cache_core.methods import easycache, meancache
 
 from ..driving import noise, run_of, sample, steps_of
 
@@ -91,3 +92,18 @@ def test_the_latent_that_changes_most_decides_for_its_batch():
         policy.computed(steps[step], (torch.zeros(2, 3),))
     moved = base * torch.tensor([[1.1], [1.65]])
     assert float(policy.observe(moved)) == pytest.approx(0.5, rel=1e-5)
+
+
+def test_what_is_stored_where():
+    assert easycache(0.1).boundary == Boundary(0, 0, Level.MODEL_OUTPUT, difference=True)
+    assert meancache(lambda run: frozenset()).boundary == Boundary(0, 0, Level.GUIDED_PREDICTION, difference=False)
+
+
+def test_a_rate_does_not_outlive_its_shape():
+    policy = easycache(1e9).policy
+    for step, latent in zip(
+        steps_of(run_of(9)), (torch.ones(1, 2), torch.ones(1, 2) * 2, torch.ones(2, 3)), strict=False
+    ):
+        policy.observe(latent)
+        policy.computed(step, (latent,))
+    assert float(policy.observe(torch.ones(2, 3) * 2)) == float("inf")
