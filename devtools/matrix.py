@@ -8,6 +8,7 @@ import time
 from dataclasses import asdict, dataclass, field
 
 from . import places
+from .comfy import prepare_comfyui
 from .junit import Counts, read_counts
 from .options import matrix_parser
 from .pack import load_package
@@ -128,6 +129,7 @@ def as_dict(results: list[VersionResult]) -> dict:
 
 def record(results: list[VersionResult]) -> None:
     """Keep for each version, oldest first, how many tests passed and which networks it does not have."""
+    prepare_comfyui()  # the recipes speak of its classes
     recipes = load_package("recipes_of_tests", places.ROOT / "tests" / "recipes").RECIPES.values()
     proved = {}
     for result in sorted(results, key=lambda result: version_key(result.version)):

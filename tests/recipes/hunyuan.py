@@ -44,6 +44,7 @@ RECIPES: dict[str, Recipe] = {
     "hunyuan_video_i2v": Recipe(
         "HunyuanVideo", "HunyuanVideo", ("double_blocks", "single_blocks"), VIDEO,
         latent=(16, 2, 8, 8), extra=lambda draw: flux_extra(draw) | {"guiding_frame_index": 0},
+        since="0.18.2",  # before, a batch of two was not understood
     ),
     "hunyuan_video_15": Recipe(
         "HunyuanVideo15", "HunyuanVideo", ("double_blocks", "single_blocks"),
