@@ -159,11 +159,11 @@ def planned(model, settings: Settings, run_facts: Facts | None) -> Chosen:
     if choice["policy"] == "step share":
         share = choice["computed"]
         plan = partial(share_steps, share=share, forced=max(warmup, 2))
-        return Chosen(Scheduled(plan), {"computed": share}, recommended=True)
+        return Chosen(Scheduled(plan), {"computed": share})
     if choice["policy"] == "growing window":
         window, growth = choice["window_size"], choice["flex_window"]
         plan = partial(window_steps, warmup=warmup, window=window, growth=growth)
-        return Chosen(Scheduled(plan), {"window": window, "growth": growth}, recommended=True)
+        return Chosen(Scheduled(plan), {"window": window, "growth": growth})
     curve, known = chosen_curve(model, choice, run_facts)
     shown = {"threshold": curve.threshold, "curve": curve.profile.name}
     return Chosen(curve, shown, () if known else (NO_CURVE,), choice["threshold"] == AUTOMATIC)

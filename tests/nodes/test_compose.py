@@ -117,7 +117,7 @@ NAMED = {
              predictor=("extrapolation", dict(order=2, basis="hermite", time="sigma"))),
     ),
     "DPCache": (
-        "DPCache", dict(computed=0.4),
+        "DPCache", dict(computed=0.4, order=2),
         dict(PLANNED, policy=policy("step share", computed=0.4), warmup_steps=3,
              predictor=("extrapolation", dict(order=2, basis="newton"))),
     ),
