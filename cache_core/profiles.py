@@ -37,6 +37,11 @@ class MagnitudeProfile:
     whole: bool = True
 
     def __post_init__(self):
+        if not {ALL, "cond"} & set(self.ratios):
+            raise ValueError(f'{self.name}: there are no ratios under "{ALL}" or "cond"')
+        for name in ("threshold", "max_consecutive", "retention"):
+            if not isinstance(getattr(self, name), (int, float)) or not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{self.name}: {name} is {getattr(self, name)!r}, not a number")
         for branch, values in self.ratios.items():
             if len(values) != self.steps:
                 raise ValueError(f"{self.name}, {branch}: {len(values)} ratios for {self.steps} steps")

@@ -20,7 +20,15 @@ from . import places
 from .failure import Failure
 
 LINKS = {"stepcache": places.ROOT, "stepcache_tiny_model": places.ROOT / "tiny_model"}
-EXPECTED_NODES = ("StepCacheTeaCache", "StepCacheFirstBlockCache", "StepCacheTinyCLIP")
+CACHE_NODES = tuple(
+    f"StepCache{name}"
+    for name in (
+        "TeaCache", "FirstBlockCache", "DBCache", "SeaCache", "EasyCache", "MagCache", "TaylorSeer", "MeanCache", "DPCache",
+        "Spectrum",
+    )
+)  # fmt: skip
+"""Written out, as the pack can be imported only where ComfyUI is; a test compares them with the pack's."""
+EXPECTED_NODES = (*CACHE_NODES, "StepCacheTinyCLIP")
 START_SECONDS = 180
 HOST = "127.0.0.1"
 

@@ -75,14 +75,20 @@ def guided_branch(guider, x: Tensor, sigma: float) -> Branch:
 
 
 def active_at(sigma: float, cond: Mapping[str, Any]) -> Hashable:
-    """Which parts of a conditioning take part at a sigma: itself, and its ControlNets one after the other."""
-    parts = [within(sigma, cond.get("timestep_start"), cond.get("timestep_end"))]
+    """Which parts of a conditioning take part at a sigma: itself, its hooks' keyframes, and its ControlNets."""
+    parts: list[Hashable] = [within(sigma, cond.get("timestep_start"), cond.get("timestep_end"))]
+    parts += [keyframes_begun(sigma, hook) for hook in getattr(cond.get("hooks"), "hooks", ())]
     control = cond.get("control")
     while control is not None:
         start, end = getattr(control, "timestep_range", None) or (None, None)
         parts.append(within(sigma, start, end))
         control = getattr(control, "previous_controlnet", None)
     return tuple(parts)
+
+
+def keyframes_begun(sigma: float, hook: Any) -> int:
+    """How many keyframes of a hook's strength have begun; ComfyUI itself looks only when it calls a model."""
+    return sum(keyframe.start_t >= sigma for keyframe in getattr(hook.hook_keyframe, "keyframes", ()))
 
 
 def within(sigma: float, start: float | None, end: float | None) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from devtools.client import Client, WorkflowFailed, WorkflowInterrupted, WorkflowRefused
-from devtools.server import running_server
+from devtools.server import CACHE_NODES, running_server
 from devtools.workflow import CACHE_NODE, SAMPLER_NODE, demo_workflow
 
 SMALL = {"width": 128, "height": 128, "steps": 8}
@@ -67,6 +67,25 @@ def test_a_cached_picture_its_report_and_its_progress(address, method):
     assert any(node == CACHE_NODE and "reused" in text for node, text in cached.texts)
     difference = numpy.abs(picture(plain) - picture(cached)).mean()
     assert picture(cached).shape == (128, 128, 3) and 0 < difference < 12
+
+
+def plain_inputs(info) -> dict:
+    """The node's defaults, with settings under which a short run of a small model reuses something."""
+    given = info["input"]["required"]
+    inputs = {name: spec[1]["default"] for name, spec in given.items() if name != "model"}
+    eager = {"threshold": 0.3, "head_blocks": 1, "warmup_steps": 1, "interval": 2, "computed": 0.5}
+    return inputs | {name: value for name, value in eager.items() if name in inputs}
+
+
+@pytest.mark.parametrize("node", [node for node in CACHE_NODES if node not in METHODS])
+def test_every_other_node_makes_a_picture_and_reports(address, node):
+    info = with_client(address, lambda client: client.get(f"/object_info/{node}"))[node]
+    workflow = demo_workflow(node, seed=1, **(SMALL | {"steps": 12}))
+    workflow[CACHE_NODE]["inputs"] = {"model": workflow[CACHE_NODE]["inputs"]["model"], **plain_inputs(info)}
+    outcome = run(address, workflow)
+    (report,) = outcome.reports
+    assert 0 < report["reused"] < report["evaluations"] == 12 and report["settings"]
+    assert picture(outcome).shape == (128, 128, 3)
 
 
 @pytest.mark.parametrize("method", METHODS)
