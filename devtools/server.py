@@ -24,7 +24,7 @@ CACHE_NODES = tuple(
     f"StepCache{name}"
     for name in (
         "TeaCache", "FirstBlockCache", "DBCache", "SeaCache", "EasyCache", "MagCache", "TaylorSeer", "MeanCache", "DPCache",
-        "Spectrum",
+        "Spectrum", "Compose",
     )
 )  # fmt: skip
 """Written out, as the pack can be imported only where ComfyUI is; a test compares them with the pack's."""
