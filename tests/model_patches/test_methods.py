@@ -120,7 +120,8 @@ def test_reuse_at_an_unchanged_input_is_exact(name, method):
         composed = replace(composed, probe=ModelInput(), policy=ChangeFromAnchor(UNCHANGED))
     if method == "easycache":
         composed = replace(composed, policy=ChangeFromAnchor(UNCHANGED))
-    assert_repeats_are_reused_exactly(tiny.patcher, tiny, composed, cfg=4.0)
+    rounding = 1e-4 if method == "easycache" else 1e-6  # it divides by sigma and multiplies again, at up to 80
+    assert_repeats_are_reused_exactly(tiny.patcher, tiny, composed, rounding, cfg=4.0)
 
 
 @shares(OTHERS, [name for name in LISTED if name != "seedvr2"])
