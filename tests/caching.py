@@ -66,6 +66,11 @@ def spectrum_at(threshold: float, **limits: Any) -> CacheMethod:
     return spectrum(warmup, window, growth=0.0 if window == 1 else 0.75, **limits)
 
 
+def magcache_at(threshold: float, **limits: Any) -> CacheMethod:
+    """Within one step no drift is foretold, whatever the input: only the retention keeps that from being reused."""
+    return magcache(CURVE, threshold, NEVER, 1.0 if threshold <= IMPOSSIBLE else 0.0, **limits)
+
+
 METHODS = {"teacache": teacache, "first_block": first_block_cache}
 """Those whose parts and levels are like the others'; they run on every architecture."""
 
@@ -73,7 +78,7 @@ OTHERS: dict[str, Callable[..., CacheMethod]] = {
     "dbcache": partial(dbcache, head=1, tail=1, predictor=Extrapolation(1, Taylor())),
     "seacache": seacache,
     "easycache": easycache,
-    "magcache": lambda threshold, **limits: magcache(CURVE, threshold, NEVER, 0.0, **limits),
+    "magcache": magcache_at,
     "taylorseer": partial(taylorseer_at, order=1),
     "taylorseer_2": partial(taylorseer_at, order=2),
     "dpcache": lambda threshold, **limits: dpcache(planned(threshold), **limits),

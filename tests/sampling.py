@@ -62,6 +62,10 @@ def evaluate_twice(model, x, sigmas, extra_args=None, callback=None, disable=Non
     return x
 
 
+MIDDLE = -2
+"""Index of a block that every method skips, also one that always runs the last."""
+
+
 @dataclass
 class BlockRuns:
     count: int = 0
@@ -81,8 +85,8 @@ def count_runs(layer: torch.nn.Module) -> Iterator[BlockRuns]:
         handle.remove()
 
 
-def count_block_runs(patcher, index: int = -2):
-    """Count how often a block of the model, the last but one, which every method may skip, really computed.
+def count_block_runs(patcher, index: int = -1):
+    """Count how often a block of the model, the last one, really computed.
 
     A hook on the block itself would also fire for a reused call, so the hook sits on a layer inside it.
     """

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ..caching import normally_cached
-from ..sampling import count_block_runs, run
+from ..sampling import MIDDLE, count_block_runs, run
 from ..tiny_models import build
 
 
@@ -29,7 +29,7 @@ def test_every_job_is_like_the_first(tiny, method):
 
 
 def job(model, tiny):
-    with count_block_runs(model) as runs:
+    with count_block_runs(model, MIDDLE) as runs:
         out = run(model, tiny, steps=10, seed=1)
     return out, runs.count
 

@@ -8,7 +8,7 @@ import comfy.samplers
 import pytest
 
 from ..caching import PERMISSIVE, cached, normally_cached
-from ..sampling import count_block_runs, run
+from ..sampling import MIDDLE, count_block_runs, run
 from ..tiny_models import conditioning
 
 
@@ -17,7 +17,7 @@ def test_a_negative_of_no_weight_changes_nothing(tiny, method, tokens, calls):
     alone = cached(tiny.patcher, method, PERMISSIVE)
     expected = run(alone.patcher, tiny, steps=10)
     both = cached(with_negative_at_cfg_1(tiny.patcher), method, PERMISSIVE)
-    with count_block_runs(both.patcher) as runs:
+    with count_block_runs(both.patcher, MIDDLE) as runs:
         out = run(both.patcher, tiny, steps=10, negative=conditioning(tiny.name, 12, tokens=tokens))
     assert (out - expected).abs().max() < 1e-4
     assert both.report.computed == alone.report.computed
@@ -28,7 +28,7 @@ def test_split_by_memory_gives_the_batched_result(tiny, method, monkeypatch):
     permissive = cached(tiny.patcher, method, PERMISSIVE)
     batched = run(permissive.patcher, tiny, steps=10, cfg=4.0)
     monkeypatch.setattr(tiny.patcher.model, "memory_required", lambda *args, **kwargs: 1e30)
-    with count_block_runs(permissive.patcher) as runs:
+    with count_block_runs(permissive.patcher, MIDDLE) as runs:
         split = run(permissive.patcher, tiny, steps=10, cfg=4.0)
     assert runs.count == 2 * permissive.report.computed
     assert (split - batched).abs().max() < 1e-3

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ..caching import cached, normal, relative
-from ..sampling import count_block_runs, run
+from ..sampling import MIDDLE, count_block_runs, run
 from ..tiny_models import build, conditioning, drawer, shared
 
 
@@ -34,7 +34,7 @@ def test_the_extra_channels_count(model, narrow, batch, method):
         }
         return run(patcher, tiny, steps=10, cfg=4.0, batch=batch, **conds)
 
-    with count_block_runs(tiny.patcher) as runs:
+    with count_block_runs(tiny.patcher, MIDDLE) as runs:
         out = sample(wide.patcher, seed=5)
     assert out.shape == (batch, *tiny.latent.shape[1:]) and torch.isfinite(out).all()
     assert runs.count < 10

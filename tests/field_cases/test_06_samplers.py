@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ..caching import PERMISSIVE, cached, normally_cached
-from ..sampling import count_block_runs, run
+from ..sampling import MIDDLE, count_block_runs, run
 
 SAMPLERS = [
     "heun",
@@ -30,7 +30,7 @@ TWICE_AT_A_SIGMA = ["heun", "heunpp2", "sa_solver_pece"]
 @pytest.mark.parametrize("setting", ["normal", "permissive"])
 def test_counts_are_right(tiny, method, sampler, setting):
     model = normally_cached(tiny, method) if setting == "normal" else cached(tiny.patcher, method, PERMISSIVE)
-    with count_block_runs(tiny.patcher) as runs:
+    with count_block_runs(tiny.patcher, MIDDLE) as runs:
         out = run(model.patcher, tiny, steps=8, sampler=sampler)
     report = model.report
     assert torch.isfinite(out).all()

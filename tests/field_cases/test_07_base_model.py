@@ -10,7 +10,7 @@ import torch
 from stepcache.nodes.threshold_nodes import THRESHOLD_NODES
 
 from ..caching import normally_cached
-from ..sampling import count_block_runs, run
+from ..sampling import MIDDLE, count_block_runs, run
 from ..tiny_models import blocks_of
 
 
@@ -18,7 +18,7 @@ def test_the_base_model_samples_as_before(tiny, method):
     before, state = run(tiny.patcher, tiny), functions(tiny.patcher)
     run(normally_cached(tiny, method).patcher, tiny)
     assert functions(tiny.patcher) == state
-    with count_block_runs(tiny.patcher) as runs:
+    with count_block_runs(tiny.patcher, MIDDLE) as runs:
         assert torch.equal(run(tiny.patcher, tiny), before)
     assert runs.count == 8
     larger = torch.zeros(*tiny.latent.shape[:-2], 24, 16)

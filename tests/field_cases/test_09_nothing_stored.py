@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ..caching import PERMISSIVE, cached, first_computed
-from ..sampling import main_layer, run
+from ..sampling import MIDDLE, main_layer, run
 from ..tiny_models import blocks_of, conditioning
 
 
@@ -47,7 +47,7 @@ def test_a_prompt_that_changes_half_way(tiny, method):
 def with_call_log(patcher, method, **limits):
     """The model under a permissive cache, and a list that gets (uuids, whether the last block computed) of each call."""
     calls = []
-    layer = main_layer(blocks_of(patcher)[-2])
+    layer = main_layer(blocks_of(patcher)[MIDDLE])
 
     def log(executor, x, t, c_concat, c_crossattn, control, options, **kwargs):
         ran = []

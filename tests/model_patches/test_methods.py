@@ -34,7 +34,7 @@ from ..caching import (
 from ..control import with_control
 from ..exactness import assert_repeats_are_reused_exactly
 from ..leftovers import fingerprint, only_new_objects, state_objects, with_input_watch  # noqa: F401
-from ..sampling import count_block_runs, main_layer, run
+from ..sampling import MIDDLE, count_block_runs, main_layer, run
 from ..tiny_models import TinyModel, blocks_of, build, build_unet, conditioning, drawer, rename, shared
 
 Interrupt = comfy.model_management.InterruptProcessingException
@@ -120,7 +120,8 @@ def test_reuse_at_an_unchanged_input_is_exact(name, method):
         composed = replace(composed, probe=ModelInput(), policy=ChangeFromAnchor(UNCHANGED))
     if method == "easycache":
         composed = replace(composed, policy=ChangeFromAnchor(UNCHANGED))
-    assert_repeats_are_reused_exactly(tiny.patcher, tiny, composed, cfg=4.0)
+    rounding = 1e-4 if method == "easycache" else 1e-6  # it divides by sigma and multiplies again, at up to 80
+    assert_repeats_are_reused_exactly(tiny.patcher, tiny, composed, rounding, cfg=4.0)
 
 
 @shares(OTHERS, [name for name in LISTED if name != "seedvr2"])
@@ -166,13 +167,13 @@ CHANCE = 0.15
 
 
 def run_and_raise(patcher, tiny, error):
-    with count_block_runs(patcher) as runs:
+    with count_block_runs(patcher, MIDDLE) as runs:
 
         def stop(*_):
             if runs.count == 2:
                 raise error
 
-        handle = main_layer(blocks_of(patcher)[-2]).register_forward_pre_hook(stop)
+        handle = main_layer(blocks_of(patcher)[MIDDLE]).register_forward_pre_hook(stop)
         try:
             run(patcher, tiny, steps=6)
         finally:
