@@ -9,6 +9,9 @@ from torch import Tensor
 from ..types import Decision, Run, Step, Streams
 from .policy import Policy, StepPlan, TensorMap
 
+MOST_EVALUATIONS = 20
+"""For each step of the schedule: a sampler that chooses its own steps may never be satisfied with what is reused."""
+
 
 @dataclass(frozen=True)
 class StepMask:
@@ -67,6 +70,8 @@ class Guarded:
             return "outside the start/end window"
         if self.seen < self.warmup:
             return "warm-up"
+        if self.run and self.seen > MOST_EVALUATIONS * max(self.run.steps, 1):
+            return "the sampler makes no progress"
         if step.index in self.masked:
             return "by the step mask"
         if self.max_reused and self.total_reused >= self.max_reused:

@@ -117,3 +117,14 @@ def test_run_length_limit():
         policy.reused(step) if reuse else policy.computed(step, ())
         mask += "01"[not reuse]
     assert mask == "0010010"
+
+
+def test_a_sampler_that_makes_no_progress_gets_computed_evaluations():
+    guarded = Guarded(ChangeFromAnchor(1e9))
+    guarded.begin(RUN, 0)
+    step, signal = Step(0.5, 3, 0.5), torch.ones(2)
+    for _ in range(50):
+        score = guarded.observe(signal)
+        decision = guarded.decide(step, float(score))
+        guarded.reused(step) if decision.reuse else guarded.computed(step, ())
+    assert decision.reason == "the sampler makes no progress" and not decision.reuse
