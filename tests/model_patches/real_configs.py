@@ -132,7 +132,7 @@ CHECKPOINTS: list[tuple[str, dict, dict, str | None]] = [
     ("mochi_preview", MOCHI, {}, "Mochi 1"),
     ("lumina_2", LUMINA, {}, "Lumina-Image-2.0"),
     ("NewBie", LUMINA | dict(clip_text_dim=1024), {}, None),
-    ("z_image_turbo", Z_IMAGE, {}, None),
+    ("z_image_turbo", Z_IMAGE, {}, "Z-Image"),
     ("hidream_i1_full", HIDREAM, {}, "HiDream-I1-Full"),
     ("hidream_i1_dev", HIDREAM, {"guided": False}, "HiDream-I1-Dev or Fast"),
     ("CogVideoX-2b", COGVIDEOX | dict(num_attention_heads=30, num_layers=30), {}, "CogVideoX-2b"),

@@ -10,7 +10,8 @@ from comfy.model_base import ModelType
 
 from stepcache.cache_core.methods import teacache
 from stepcache.model_patches.architectures import ARCHITECTURES
-from stepcache.model_patches.fallback import OutputInterception
+from stepcache.model_patches.latent import Latent
+from stepcache.model_patches.outputs import OutputInterception
 
 from .. import odd_models
 from ..caching import IMPOSSIBLE, METHODS, PERMISSIVE, UNCHANGED, cached, cached_by
@@ -193,12 +194,12 @@ def test_an_output_that_is_no_latent_is_only_computed(output):
 
     class Call:
         step = type("Step", (), {"sigma": 1.0})
-        decide = staticmethod(lambda *args: False)
+        decide = staticmethod(lambda *args, **kwargs: False)
         computed_unseen = staticmethod(lambda: asked.append("unseen"))
 
     base = odd(Plain).patcher.model
     x, t = torch.ones(1, 16, 8, 8), torch.ones(1)
-    OutputInterception().run(Call(), base, x, t, lambda: output(x))
+    OutputInterception(METHODS["teacache"](1.0)).run(Call(), Latent(base, x, t), lambda: output(x))
     assert asked == ["unseen"]
 
 

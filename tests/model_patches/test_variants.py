@@ -138,7 +138,7 @@ def test_guidance(given, guided):
 def test_what_a_run_adds():
     given = guider(positive=[{}], negative=[{"reference_latents": [torch.zeros(1)]}])
     facts = run_facts(given, [1.0, 0.9], (1, 16, 5, 60, 104), True)
-    assert set(facts) == set(ASSUMED)
+    assert set(facts) == {*ASSUMED, "steps"} and facts["steps"] == 1
     assert (facts["references"], facts["masked"]) == (True, True)
     assert (facts["latent_area"], facts["noise_range"]) == (ASSUMED["latent_area"], "high")
     assert run_facts(given, [1.0, 0.0], (1, 1, 4096), False)["latent_area"] is None
@@ -160,5 +160,5 @@ def test_facts_of_a_real_run(references):
     positive = [[tiny.positive[0][0], tiny.positive[0][1] | more]]
     run(patcher, tiny, steps=2, cfg=3.0, positive=positive)
     assert seen == [
-        {"references": references, "masked": False, "guided": True, "latent_area": 64, "noise_range": "all"}
+        {"steps": 2, "references": references, "masked": False, "guided": True, "latent_area": 64, "noise_range": "all"}
     ]
