@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 from .policies import Guarded, Policy, StepMask
 from .predictors import Predictor
 from .probes import Nothing, Probe
+from .recording import Recorder
+from .report import RunReport
 from .types import Run, Step
 
 CURE = "give the node a value of your own instead of the recommended one to reuse all the same"
@@ -104,8 +106,15 @@ class CacheMethod:
 
 @dataclass(frozen=True)
 class Plan:
-    """A method and what the report shall show of how it was chosen."""
+    """A method and what the report shall show of how it was chosen.
+
+    Args:
+        recorder: sees the guided output of every computed evaluation of the run.
+        completed: called with the report when the run has come to its end; what it raises is logged and reported.
+    """
 
     method: CacheMethod
     settings: Mapping[str, Any]
     messages: tuple[str, ...] = ()
+    recorder: Recorder | None = None
+    completed: Callable[[RunReport], None] | None = None

@@ -14,7 +14,7 @@ from typing import Any
 import comfy.model_management
 import comfy.patcher_extension
 from comfy.model_patcher import ModelPatcher
-from torch import nn
+from torch import Tensor, nn
 
 from ..cache_core.method import CacheMethod, Level, Plan
 from ..cache_core.report import RunReport
@@ -123,7 +123,9 @@ class CachePatch:
         guider.model_options = comfy.patcher_extension.copy_nested_dicts(original)
         guider.model_options["transformer_options"][KEY] = live
         try:
-            return executor(noise, latent_image, sampler, sigmas, *args, **kwargs)
+            sampled = executor(noise, latent_image, sampler, sigmas, *args, **kwargs)
+            live.completed()
+            return sampled
         finally:
             guider.model_options = original
             live.end()
@@ -133,12 +135,13 @@ class CachePatch:
         if live is None:
             return executor(x, timestep, model_options, *args, **kwargs)
         live.session.next_evaluation(timestep)
-        call = live.open_guided_call(executor.class_obj, x)
-        if not call:
-            return executor(x, timestep, model_options, *args, **kwargs)
         latent = Latent(executor.class_obj.inner_model, x, timestep)
-        guided = OutputInterception(live.method)
-        return guided.run(call, latent, lambda: executor(x, timestep, model_options, *args, **kwargs))
+
+        def forward():
+            return live.recorded(latent, executor(x, timestep, model_options, *args, **kwargs))
+
+        call = live.open_guided_call(executor.class_obj, x)
+        return OutputInterception(live.method).run(call, latent, forward) if call else forward()
 
     def apply_model(self, executor, x, t, *args, **kwargs):
         options = args[3] if len(args) > 3 else kwargs.get("transformer_options", {})
@@ -159,7 +162,7 @@ class LiveRun:
     """
 
     def __init__(self, patch: CachePatch, guider, sigmas, facts: Facts):
-        plan = patch.at_start(facts) if patch.at_start else patch.plan
+        plan = self.plan = patch.at_start(facts) if patch.at_start else patch.plan
         method = self.method = plan.method
         report = RunReport(method.name, patch.model_name, plan.settings, list(plan.messages))
         percent_to_sigma = guider.model_patcher.get_model_object("model_sampling").percent_to_sigma
@@ -207,6 +210,23 @@ class LiveRun:
             return None
         self.session.read()
         return self.session.open_call([guided_branch(guider, x, self.session.sigma_now)])
+
+    def recorded(self, latent: Latent, output: Any) -> Any:
+        """The guided output as it is, shown to the recorder."""
+        if self.plan.recorder and isinstance(output, Tensor) and output.shape == latent.x.shape:
+            self.session.read()
+            if self.session.step and self.session.step.sigma > 0:
+                self.plan.recorder.observe(self.session.step, latent.derivative(output))
+        return output
+
+    def completed(self) -> None:
+        """The run came to its end. What it was good for must not cost the picture."""
+        if self.plan.completed:
+            try:
+                self.plan.completed(self.session.report)
+            except Exception as problem:
+                log.exception("StepCache: what the run told could not be kept")
+                self.session.report.message(f"What this run told could not be kept: {problem}")
 
     def end(self) -> None:
         self.session.end()

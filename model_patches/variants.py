@@ -97,11 +97,14 @@ def run_facts(guider: Any, sigmas: Sequence[float], latent: Sequence[int], maske
     every = [cond for several in conds.values() for cond in several or ()]
     return {
         "steps": max(len(sigmas) - 1, 0),
+        "sigmas": tuple(sigmas),
         "references": any(cond.get("reference_latents") for cond in every),
         "masked": masked,
         "guided": len(conds) > 2 or (len(conds) == 2 and guider.cfg != 1),
         "latent_area": latent[-2] * latent[-1] if len(latent) > 3 else None,
         "noise_range": noise_range(sigmas),
+        "latent": tuple(latent),
+        "flow": isinstance(getattr(guider.inner_model_sampling, "x", None), int),
     }
 
 

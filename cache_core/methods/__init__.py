@@ -8,6 +8,7 @@ from .magcache import magcache
 from .meancache import meancache
 from .seacache import seacache
 from .spectrum import spectrum
+from .stepcache import stepcache
 from .taylorseer import taylorseer
 from .teacache import teacache
 
@@ -20,6 +21,7 @@ __all__ = [
     "meancache",
     "seacache",
     "spectrum",
+    "stepcache",
     "taylorseer",
     "teacache",
 ]

@@ -6,6 +6,7 @@ its own proposals would drift as soon as something else forces a compute.
 """
 
 from .change import AccumulatedChange, ChangeFromAnchor
+from .followed import Followed
 from .limits import Guarded, StepMask
 from .planned import MagnitudeBudget, Scheduled
 from .policy import Policy, StepPlan
@@ -14,6 +15,7 @@ from .predicted import PredictedChange
 __all__ = [
     "AccumulatedChange",
     "ChangeFromAnchor",
+    "Followed",
     "Guarded",
     "MagnitudeBudget",
     "Policy",

@@ -6,6 +6,7 @@ says so.
 
 from .chebyshev import Chebyshev
 from .extrapolation import BASES, Basis, Extrapolation, Hermite, Newton, Taylor
+from .fitted_line import FittedLine
 from .mean_velocity import MeanVelocity
 from .predictor import Hold, Predictor
 
@@ -14,6 +15,7 @@ __all__ = [
     "Basis",
     "Chebyshev",
     "Extrapolation",
+    "FittedLine",
     "Hermite",
     "Hold",
     "MeanVelocity",

@@ -1,0 +1,199 @@
+"""Forecasts of a model's output between computed steps, fitted to a recording, and the steps to compute for them.
+
+Everything is reckoned in products of recorded outputs: an error is a combination of them, a vector of T coefficients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .planning import cheapest_path
+from .recording import Recording
+
+RIDGE = 0.03
+"""Relative weight that keeps fitted factors small where a recording hardly tells them."""
+
+MOST_SLOPE = 3.0
+"""Fitted factors stay within this, whatever a recording says."""
+
+REACH = 2
+"""How far a step of a plan is moved at once while plans are improved."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """How outputs are forecast from a computed step k to the next.
+
+    v(p) = v_k + slope (p - k) / (k - j) (v_k - v_j) + bend (v_j - v_i), with i < j < k the last computed steps.
+    """
+
+    start: int
+    end: int
+    slope: float = 0.0
+    bend: float = 0.0
+
+    def weights(self, known: Sequence[int], position: float) -> list[float]:
+        """The factors of the outputs of the last computed steps, `known` (up to three, the newest last)."""
+        slope = self.slope * (position - known[-1]) / (known[-1] - known[-2]) if len(known) > 1 else 0.0
+        factors = [-self.bend, self.bend - slope, 1 + slope]
+        return factors[-len(known) :]
+
+
+@dataclass(frozen=True)
+class Forecaster:
+    """Fits forecasts to a recording and finds the steps to compute.
+
+    Planned for is the error of the final latent: each step's error times its step in sigma, times its gain, added up with
+    its sign. What a segment leaves behind the next one makes up for, as the output computed in between tells it.
+    """
+
+    recording: Recording
+
+    @cached_property
+    def gains(self) -> np.ndarray:
+        """(T), how much of an error made at a step is left at the end."""
+        recording = self.recording
+        return np.array(recording.gains or general_gains(recording.sigmas, recording.flow))
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        return self.gains * -np.diff(self.recording.sigmas)
+
+    def segments(self, steps: Sequence[int]) -> tuple[list[Segment], list[float]]:
+        """The fitted segments behind each of the computed `steps`, and the norm of the error left at the end of each."""
+        error, segments, errors = np.zeros(self.recording.steps), [], []
+        for n, end in enumerate((*steps[1:], self.recording.steps)):
+            segment, error = self._segment(steps[max(n - 2, 0) : n + 1], end, error)
+            segments.append(segment)
+            errors.append(float(np.sqrt(max(error @ self.recording.products @ error, 0.0))))
+        return segments, errors
+
+    def _segment(self, known: Sequence[int], end: int, error: np.ndarray) -> tuple[Segment, np.ndarray]:
+        start, reused = known[-1], np.arange(known[-1] + 1, end)
+        if not len(reused):
+            return Segment(start, end), error
+        weights = self.weights[reused]
+        error = error.copy()
+        error[reused] += weights
+        error[start] -= weights.sum()
+        changes = np.zeros((min(len(known) - 1, 2), len(error)))  # of the error, by slope and bend
+        if len(known) > 1:
+            ramp = (weights * (reused - start)).sum() / (start - known[-2])
+            changes[0, [start, known[-2]]] = ramp, -ramp
+        if len(known) > 2:
+            changes[1, [known[-2], known[-3]]] = weights.sum(), -weights.sum()
+        factors = self._least_squares(changes, error)
+        return Segment(start, end, *factors), error - factors @ changes
+
+    def _least_squares(self, changes: np.ndarray, error: np.ndarray) -> np.ndarray:
+        if not len(changes):
+            return np.zeros(0)
+        towards = changes @ self.recording.products
+        matrix = towards @ changes.T
+        matrix += (RIDGE * np.trace(matrix) / len(matrix) + 1e-30) * np.eye(len(matrix))
+        return np.linalg.solve(matrix, towards @ error).clip(-MOST_SLOPE, MOST_SLOPE)
+
+    def cost(self, steps: Sequence[int]) -> float:
+        """What is left at the end, and of what is left between the part that grows until it is made up for."""
+        _, errors = self.segments(steps)
+        gains = np.append(self.gains, self.gains[-1])[[*steps[1:], self.recording.steps]]
+        growth = 1 - gains[1:] / gains[:-1]
+        return errors[-1] + float(np.abs(growth) @ errors[:-1])
+
+    def plan(self, computed: int, last: bool = False) -> tuple[int, ...]:
+        """The best `computed` steps found: exact for forecasts that do not make up for errors, then improved for those.
+
+        Args:
+            computed: at least 2, or all steps of shorter runs.
+            last: whether the last step is to be among them.
+        """
+        count = self.recording.steps
+        if computed >= count:
+            return tuple(range(count))
+        costs = line_costs(self.recording, self.weights)
+        if last:
+            costs[:, : count - 1, count] = np.inf
+        return self._improved(list(cheapest_path(costs, max(computed, 3 if last else 2))[0]), last)
+
+    def _improved(self, steps: list[int], last: bool) -> tuple[int, ...]:
+        """Moves single steps as long as that helps; the first two stay."""
+        best, better = self.cost(steps), True
+        while better:
+            better = False
+            for n in range(2, len(steps) - last):
+                for moved in range(steps[n] - REACH, steps[n] + REACH + 1):
+                    others = steps[:n] + steps[n + 1 :]
+                    if moved in others or not 2 <= moved < self.recording.steps:
+                        continue
+                    tried = sorted([*others, moved])
+                    cost = self.cost(tried)
+                    if cost < best * (1 - 1e-6):
+                        steps, best, better = tried, cost, True
+        return tuple(steps)
+
+    def expected(self, known: Sequence[int], step: int, segment: Segment) -> float:
+        """Relative error that the recording itself has when `step` is forecast from the steps `known`."""
+        off = np.zeros(self.recording.steps)
+        off[step] = 1.0
+        known = known[-3:]
+        off[list(known)] -= segment.weights(known, step)
+        products = self.recording.products
+        return float(np.sqrt(max(off @ products @ off, 0.0) / max(products[step, step], 1e-30)))
+
+
+def general_gains(sigmas: Sequence[float], flow: bool) -> tuple[float, ...]:
+    """How much of an error is left at the end, for a model of which nothing was measured.
+
+    An error in the latent is taken for a difference of the picture, of which a flow model's latent holds only 1 - sigma:
+    so it grows to 1 / (1 - sigma). The 0.05 is from measured gains, which stay finite. Other models' latents hold the
+    picture in full.
+    """
+    return tuple(1 / (1.05 - min(sigma, 1.0)) if flow else 1.0 for sigma in sigmas[:-1])
+
+
+def line_costs(recording: Recording, weights: np.ndarray) -> np.ndarray:
+    """What a segment costs by itself, its forecast being the best line through its last two computed steps.
+
+    Returns:
+        (T + 1, T + 1, T + 1): for i < j < k the norm of the sum of the weighted errors at j + 1 .. k - 1; else infinite.
+    """
+    count, products = recording.steps, recording.products
+    steps = np.arange(count)
+    passed = np.tril(np.ones((count + 1, count)), -1) * weights  # row k: what steps before k add up to
+    along, total = passed @ products, passed @ products @ passed.T
+    weight, moment = np.append(0, np.cumsum(weights)), np.append(0, np.cumsum(weights * steps))
+    costs = np.full((count + 1,) * 3, np.inf)
+    for j in range(1, count):
+        k, i = np.arange(j + 1, count + 1), np.arange(j)
+        held = weight[k] - weight[j + 1]
+        missed = along[k] - along[j + 1] - held[:, None] * products[j]  # (K, T): products with the error of holding v_j
+        size = total[k, k] - 2 * total[k, j + 1] + total[j + 1, j + 1]
+        size = size - 2 * held * (along[k, j] - along[j + 1, j]) + held**2 * products[j, j]
+        ramp = (moment[k] - moment[j + 1] - j * held) / (j - i)[:, None]  # (I, K)
+        turn = (missed[:, j][:, None] - missed[:, i]).T  # (I, K)
+        length = (products[j, j] - 2 * products[i, j] + products[i, i])[:, None]
+        slope = (turn / np.maximum(ramp * length, 1e-30)).clip(0, MOST_SLOPE)
+        left = size - 2 * slope * ramp * turn + (slope * ramp) ** 2 * length
+        costs[i[:, None], j, k] = np.sqrt(np.maximum(left, 0))
+    return costs
+
+
+@dataclass(frozen=True)
+class ForecastPlan:
+    """The steps to compute in one run, and the forecasts between whatever steps really are computed."""
+
+    forecaster: Forecaster
+    steps: tuple[int, ...]
+
+    def segment_after(self, computed: Sequence[int]) -> Segment:
+        """The forecast from the last computed step to the next planned one."""
+        following = [step for step in self.steps if step > computed[-1]][:1]
+        return self.forecaster.segments((*computed, *following))[0][len(computed) - 1]
+
+    def expected(self, computed: Sequence[int], step: int) -> float:
+        """Relative error in the recording of the forecast of `step` from the last of the computed steps."""
+        return self.forecaster.expected(computed, step, self.segment_after(computed))

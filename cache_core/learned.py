@@ -1,0 +1,171 @@
+"""What was learned of one model, and its form as a file that can be read and shared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .forecasting import ForecastPlan, Forecaster
+from .recording import Recording
+
+FORMAT, VERSION = "stepcache profile", 1
+
+MOST_RECORDINGS = 16
+"""Of one model; the oldest give way."""
+
+MOST_CHARACTERS = 16 * 2**20
+
+FINER = 2.0
+"""A recording serves schedules of at most so many times its steps: between its sigmas it knows nothing."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a recording depends on beyond the model and the sigmas.
+
+    Args:
+        sampler: "ode", or "sde" for samplers that add noise.
+        guided: whether a negative prompt takes part.
+        size: log2 of the latent's cells, rounded.
+    """
+
+    sampler: str
+    guided: bool
+    size: int
+
+    def near(self, other: Settings) -> bool:
+        """Whether what was learned with the other holds here: measured, with at most a few dB lost."""
+        return (self.sampler, self.guided) == (other.sampler, other.guided) and abs(self.size - other.size) <= 1
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A recording and what it was made with.
+
+    Args:
+        seconds: of a computed and of a reused evaluation; 0 where not known.
+        plans: steps to compute, by their number, as far as they were asked for.
+    """
+
+    settings: Settings
+    recording: Recording
+    seconds: tuple[float, float] = (0.0, 0.0)
+    plans: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def plan(self, computed: int) -> ForecastPlan:
+        """For the recorded schedule, planned anew where it is not kept."""
+        forecaster = Forecaster(self.recording)
+        return ForecastPlan(forecaster, self.plans.get(computed) or forecaster.plan(computed))
+
+    def merged(self, recording: Recording) -> Learned:
+        """With another run of the same schedule."""
+        return replace(self, recording=self.recording.merged(recording), plans={})
+
+    def as_dict(self) -> dict[str, Any]:
+        settings = {"sampler": self.settings.sampler, "guided": self.settings.guided, "size": self.settings.size}
+        seconds = dict(zip(("computed", "reused"), self.seconds, strict=True))
+        plans = {str(count): list(steps) for count, steps in sorted(self.plans.items())}
+        return settings | {"seconds": seconds, "plans": plans} | self.recording.as_dict()
+
+    @staticmethod
+    def from_dict(given: Mapping[str, Any]) -> Learned:
+        recording = Recording.from_dict(given)
+        settings = Settings(str(given["sampler"]), bool(given["guided"]), int(given["size"]))
+        seconds = (max(float(given["seconds"]["computed"]), 0.0), max(float(given["seconds"]["reused"]), 0.0))
+        plans = {int(count): tuple(map(int, steps)) for count, steps in given["plans"].items()}
+        for count, steps in plans.items():
+            ordered = list(steps) == sorted(set(steps)) and len(steps) == count
+            if not ordered or steps[:1] != (0,) or steps[-1] >= recording.steps:
+                raise ValueError(f"the plan of {count} steps is none")
+        return Learned(settings, recording, seconds, plans)
+
+
+@dataclass(frozen=True)
+class ModelProfile:
+    """All that was learned of one model.
+
+    Args:
+        model: name of the architecture, for people.
+        identity: digest of what the model computes with.
+        learned: oldest first.
+        calibrations: fitted figures by method, as in `model_patches/calibrations`.
+    """
+
+    model: str
+    identity: str
+    learned: tuple[Learned, ...] = ()
+    calibrations: Mapping[str, Any] = field(default_factory=dict)
+
+    def find(self, settings: Settings, sigmas: Sequence[float]) -> Learned | None:
+        """What was learned with these sigmas, or what comes nearest adapted to them; None if nothing serves."""
+        steps = len(sigmas) - 1
+        serving = [
+            each
+            for each in reversed(self.learned)
+            if settings.near(each.settings) and each.recording.covers(sigmas) and steps <= FINER * each.recording.steps
+        ]
+        nearest = min(
+            serving,
+            key=lambda each: (
+                abs(each.settings.size - settings.size),
+                not each.recording.of_schedule(sigmas),
+                abs(each.recording.steps - steps),
+            ),
+            default=None,
+        )
+        if nearest is None or nearest.recording.of_schedule(sigmas):
+            return nearest
+        return replace(nearest, recording=nearest.recording.resampled(sigmas), plans={})
+
+    def exact(self, settings: Settings, sigmas: Sequence[float]) -> Learned | None:
+        """What was learned with just these settings and sigmas."""
+        return next((e for e in self.learned if e.settings == settings and e.recording.of_schedule(sigmas)), None)
+
+    def with_learned(self, learned: Learned) -> ModelProfile:
+        """With this as the newest, in place of what was learned with the same settings and sigmas."""
+        known = self.exact(learned.settings, learned.recording.sigmas)
+        others = tuple(each for each in self.learned if each is not known)
+        return replace(self, learned=(*others, learned)[-MOST_RECORDINGS:])
+
+    def as_json(self) -> str:
+        """One line for each row of a table, so that people can read and compare it."""
+        head = {"format": FORMAT, "version": VERSION, "model": self.model, "identity": self.identity}
+        body = {"learned": [each.as_dict() for each in self.learned], "calibrations": dict(self.calibrations)}
+        return json.dumps(head | body, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> ModelProfile:
+        """The inverse of `as_json`.
+
+        Raises:
+            ValueError: the text is no profile of this version; says why.
+        """
+        if len(text) > MOST_CHARACTERS:
+            raise ValueError(f"a profile has at most {MOST_CHARACTERS} characters")
+        try:
+            given = json.loads(text)
+            if given["format"] != FORMAT:
+                raise ValueError(f'its "format" is not "{FORMAT}"')
+            if given["version"] != VERSION:
+                raise ValueError(f"it is of version {given['version']}, and this pack reads version {VERSION}")
+            learned = tuple(Learned.from_dict(each) for each in given["learned"][-MOST_RECORDINGS:])
+            return ModelProfile(str(given["model"]), str(given["identity"]), learned, dict(given["calibrations"]))
+        except (KeyError, TypeError, AttributeError, RecursionError) as problem:
+            raise ValueError(f"it lacks or misplaces {problem}") from problem
+
+
+def evaluations_for(speedup: float, steps: int, seconds: tuple[float, float] = (0.0, 0.0)) -> int:
+    """How many of the steps to compute for a run `speedup` times as fast, 2 to `steps`.
+
+    Args:
+        seconds: that a computed and a reused evaluation take; if they are not known, reused ones take none.
+
+    >>> evaluations_for(2.0, 28), evaluations_for(2.0, 28, (1.0, 0.1))
+    (14, 12)
+    """
+    computed, reused = seconds
+    share = reused / computed if 0 <= reused < computed else 0.0
+    wanted = steps * (1 / max(speedup, 1.0) - share) / (1 - share)
+    return min(max(round(wanted), 2), steps)
