@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from comfy.model_patcher import ModelPatcher
+from comfy.model_sampling import CONST
 
 from .architecture import unwrapped
+from .samplers import is_cfg_pp, sampler_kind
 
 FOLDER = Path(__file__).parent / "calibrations"
 
@@ -79,7 +81,7 @@ def model_facts(model: ModelPatcher) -> Facts:
     return {**model.model.model_config.unet_config, **classes}
 
 
-def run_facts(guider: Any, sigmas: Sequence[float], latent: Sequence[int], masked: bool) -> Facts:
+def run_facts(guider: Any, sigmas: Sequence[float], latent: Sequence[int], masked: bool, sampler: Any) -> Facts:
     """What is known when a run starts.
 
     Args:
@@ -87,9 +89,12 @@ def run_facts(guider: Any, sigmas: Sequence[float], latent: Sequence[int], maske
         sigmas: those of the run, descending.
         latent: shape of the noise, (B, C, H, W) or (B, C, T, H, W).
         masked: whether the run has a denoise mask.
+        sampler: ComfyUI's.
 
     Returns:
-        steps: of the run. references: some conditioning carries reference latents. masked. guided: a negative prompt takes part.
+        model: the ModelPatcher with all that was put on it. steps, sigmas: of the run. latent: its shape. flow: whether it is
+        a flow model. sampler: what kind, see `samplers.sampler_kind`. sees_branches: whether the sampler looks at what
+        guidance is made of. references: some conditioning carries reference latents. masked. guided: a negative prompt takes part.
         latent_area: height times width in latent cells, or None for a packed latent. noise_range: "all", "high" or
         "low", the part of the schedule that is run.
     """
@@ -104,7 +109,10 @@ def run_facts(guider: Any, sigmas: Sequence[float], latent: Sequence[int], maske
         "latent_area": latent[-2] * latent[-1] if len(latent) > 3 else None,
         "noise_range": noise_range(sigmas),
         "latent": tuple(latent),
-        "flow": isinstance(getattr(guider.inner_model_sampling, "x", None), int),
+        "flow": isinstance(guider.model_patcher.get_model_object("model_sampling"), CONST),
+        "model": guider.model_patcher,
+        "sampler": sampler_kind(sampler),
+        "sees_branches": is_cfg_pp(sampler),
     }
 
 
