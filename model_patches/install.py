@@ -224,7 +224,6 @@ class LiveRun:
         self.session.read()
         return self.session.open_call([guided_branch(guider, x, self.session.sigma_now)])
 
-<<<<<<< HEAD
     def recorded(self, latent: Latent, output: Any) -> Any:
         """The guided output as it is, shown to the recorder."""
         if self.plan.recorder and isinstance(output, Tensor) and output.shape == latent.x.shape:
@@ -241,7 +240,7 @@ class LiveRun:
             except Exception as problem:
                 log.exception("StepCache: what the run told could not be kept")
                 self.session.report.message(f"What this run told could not be kept: {problem}")
-=======
+
     def refusal_of_guided(self, guider, model_options) -> str | None:
         """Why a guided prediction is computed whatever the method proposes, or None. The user is told."""
         if not looks_into_guidance(model_options, guider.model_options):
@@ -250,7 +249,6 @@ class LiveRun:
         report.settings = {name: value for name, value in report.settings.items() if name != COMPUTES}
         report.message(f"{INTO_GUIDANCE}: {CURE_OF_CFG_PP}")
         return INTO_GUIDANCE
->>>>>>> d4ba282888af669fbd33bbc0ce751945fc26b2e0
 
     def end(self) -> None:
         self.session.end()
