@@ -51,7 +51,7 @@ class CacheMethod:
     are ComfyUI's absolute sampling percents; they become sigmas when a run begins.
 
     Args:
-        max_consecutive, warmup, max_reused, mask, last_step: see `Guarded`.
+        max_consecutive, warmup, warmup_interval, max_reused, mask, last_step: see `Guarded`.
         shared: whether one decision serves all branches of an evaluation, or each model call makes its own.
         min_steps: runs whose whole schedule has fewer steps reuse nothing.
         few_step_model: the model is distilled to few steps; no run of it reuses anything.
@@ -72,6 +72,7 @@ class CacheMethod:
     shared: bool = True
     min_steps: int = 0
     few_step_model: bool = False
+    warmup_interval: int = 1
 
     def refusal(self, run: Run) -> str | None:
         """Why nothing at all is reused in this run and what to do about it, or None."""
@@ -97,8 +98,15 @@ class CacheMethod:
         return tuple(computed)
 
     def new_policy(self) -> Policy:
-        inner = copy.deepcopy(self.policy)
-        return Guarded(inner, self.max_consecutive, self.warmup, self.max_reused, self.mask, self.last_step)
+        return Guarded(
+            copy.deepcopy(self.policy),
+            self.max_consecutive,
+            self.warmup,
+            self.max_reused,
+            self.mask,
+            self.last_step,
+            self.warmup_interval,
+        )
 
     def new_predictor(self) -> Predictor:
         return copy.deepcopy(self.predictor)

@@ -43,7 +43,7 @@ METHODS: dict[str, Callable[[float], CacheMethod]] = {
 AS_MUCH_AS_MAY_BE: dict[str, tuple[CacheMethod, int, int]] = {
     "TeaCache": (teacache(ALWAYS), 2, 0),
     "First Block Cache": (first_block_cache(ALWAYS), 2, 0),
-    "DBCache 8 + 0": (dbcache(ALWAYS, 8), 2, 0),
+    "DBCache 8 + 0": (dbcache(ALWAYS, 8), 1, 0),
     "SeaCache": (seacache(ALWAYS), 2, 0),
     "EasyCache": (easycache(ALWAYS), 0, 4),
     "TaylorSeer order 0": (taylorseer(99, 0, 1), 1, 0),

@@ -30,8 +30,13 @@ class CacheNode(io.ComfyNode):
 
     @classmethod
     def own_inputs(cls) -> list[io.Input]:
-        """The inputs before those that all nodes share. Add new ones behind the shared, optional."""
+        """The inputs before those that all nodes share. Add new ones to `later_inputs`."""
         raise NotImplementedError
+
+    @classmethod
+    def later_inputs(cls) -> list[io.Input]:
+        """Optional inputs behind the shared ones; prompts made before they came do not have them."""
+        return []
 
     @classmethod
     def plan(cls, model, settings: Settings, run_facts: Facts | None = None) -> Plan | None:
@@ -56,6 +61,7 @@ class CacheNode(io.ComfyNode):
                 io.Model.Input("model", tooltip="The diffusion model to speed up."),
                 *cls.own_inputs(),
                 *shared_inputs(),
+                *cls.later_inputs(),
             ],
             outputs=[io.Model.Output(tooltip="The same model, with the cache on it. Connect it to the sampler.")],
             hidden=[io.Hidden.unique_id],
