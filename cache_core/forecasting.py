@@ -5,9 +5,11 @@ Everything is reckoned in products of recorded outputs: an error is a combinatio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -104,36 +106,42 @@ class Forecaster:
         growth = 1 - gains[1:] / gains[:-1]
         return errors[-1] + float(np.abs(growth) @ errors[:-1])
 
-    def plan(self, computed: int, last: bool = False) -> tuple[int, ...]:
+    def plan(self, computed: int, forced: Collection[int] = (), longest: int = 0) -> tuple[int, ...]:
         """The best `computed` steps found: exact for forecasts that do not make up for errors, then improved for those.
 
         Args:
-            computed: at least 2, or all steps of shorter runs.
-            last: whether the last step is to be among them.
+            computed: at least 2; raised to what the limits need, all steps at most.
+            forced: steps that must be among them; 0 always is.
+            longest: at most this many steps in a row are left out; 0 means no limit.
         """
         count = self.recording.steps
-        if computed >= count:
-            return tuple(range(count))
         costs = line_costs(self.recording, self.weights)
-        if last:
-            costs[:, : count - 1, count] = np.inf
-        return self._improved(list(cheapest_path(costs, max(computed, 3 if last else 2))[0]), last)
+        costs[:, unwanted_segments(count, forced, longest)] = np.inf
+        for wanted in range(max(computed, 2), count):
+            with suppress(ValueError):  # no path of so few
+                return self._improved(list(cheapest_path(costs, wanted)[0]), frozenset(forced), longest)
+        return tuple(range(count))
 
-    def _improved(self, steps: list[int], last: bool) -> tuple[int, ...]:
+    def _improved(self, steps: list[int], forced: frozenset[int], longest: int) -> tuple[int, ...]:
         """Moves single steps as long as that helps; the first two stay."""
         best, better = self.cost(steps), True
         while better:
             better = False
-            for n in range(2, len(steps) - last):
+            for n in range(2, len(steps)):
                 for moved in range(steps[n] - REACH, steps[n] + REACH + 1):
                     others = steps[:n] + steps[n + 1 :]
-                    if moved in others or not 2 <= moved < self.recording.steps:
-                        continue
                     tried = sorted([*others, moved])
+                    if steps[n] in forced or moved in others or not self._allowed(tried, longest):
+                        continue
                     cost = self.cost(tried)
                     if cost < best * (1 - 1e-6):
                         steps, best, better = tried, cost, True
         return tuple(steps)
+
+    def _allowed(self, steps: Sequence[int], longest: int) -> bool:
+        count = self.recording.steps
+        gaps = (b - a - 1 for a, b in pairwise([*steps, count]))
+        return steps[-1] < count and not (longest and max(gaps) > longest)
 
     def expected(self, known: Sequence[int], step: int, segment: Segment) -> float:
         """Relative error that the recording itself has when `step` is forecast from the steps `known`."""
@@ -153,6 +161,15 @@ def general_gains(sigmas: Sequence[float], flow: bool) -> tuple[float, ...]:
     picture in full.
     """
     return tuple(1 / (1.05 - min(sigma, 1.0)) if flow else 1.0 for sigma in sigmas[:-1])
+
+
+def unwanted_segments(count: int, forced: Collection[int], longest: int) -> np.ndarray:
+    """(T + 1, T + 1): whether leaving out all between j and k leaves out a forced step, or more than `longest`."""
+    places = np.arange(count + 1)
+    upto = np.cumsum(np.isin(places, list(forced)))  # forced ones among 0 .. place
+    between = np.append(0, upto)[places] - upto[:, None]
+    gaps = places - places[:, None] - 1
+    return (between > 0) | (gaps > (longest or count))
 
 
 def line_costs(recording: Recording, weights: np.ndarray) -> np.ndarray:

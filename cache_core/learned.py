@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from .forecasting import ForecastPlan, Forecaster
+from .forecasting import Forecaster, ForecastPlan
 from .recording import Recording
 
 FORMAT, VERSION = "stepcache profile", 1
@@ -29,14 +29,16 @@ class Settings:
         sampler: "ode", or "sde" for samplers that add noise.
         guided: whether a negative prompt takes part.
         size: log2 of the latent's cells, rounded.
+        patches: digest of the LoRAs on the model; empty without.
     """
 
     sampler: str
     guided: bool
     size: int
+    patches: str = ""
 
     def near(self, other: Settings) -> bool:
-        """Whether what was learned with the other holds here: measured, with at most a few dB lost."""
+        """Whether what was learned with the other serves here, as it does with other LoRAs while the guard watches."""
         return (self.sampler, self.guided) == (other.sampler, other.guided) and abs(self.size - other.size) <= 1
 
 
@@ -54,25 +56,27 @@ class Learned:
     seconds: tuple[float, float] = (0.0, 0.0)
     plans: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
-    def plan(self, computed: int) -> ForecastPlan:
-        """For the recorded schedule, planned anew where it is not kept."""
+    def plan(self, computed: int, forced: Collection[int] = (), longest: int = 0) -> ForecastPlan:
+        """For the recorded schedule, planned anew where it is not kept. See `Forecaster.plan`."""
         forecaster = Forecaster(self.recording)
-        return ForecastPlan(forecaster, self.plans.get(computed) or forecaster.plan(computed))
+        kept = None if forced or longest else self.plans.get(computed)
+        return ForecastPlan(forecaster, kept or forecaster.plan(computed, forced, longest))
 
     def merged(self, recording: Recording) -> Learned:
         """With another run of the same schedule."""
         return replace(self, recording=self.recording.merged(recording), plans={})
 
     def as_dict(self) -> dict[str, Any]:
-        settings = {"sampler": self.settings.sampler, "guided": self.settings.guided, "size": self.settings.size}
         seconds = dict(zip(("computed", "reused"), self.seconds, strict=True))
         plans = {str(count): list(steps) for count, steps in sorted(self.plans.items())}
-        return settings | {"seconds": seconds, "plans": plans} | self.recording.as_dict()
+        return asdict(self.settings) | {"seconds": seconds, "plans": plans} | self.recording.as_dict()
 
     @staticmethod
     def from_dict(given: Mapping[str, Any]) -> Learned:
         recording = Recording.from_dict(given)
-        settings = Settings(str(given["sampler"]), bool(given["guided"]), int(given["size"]))
+        settings = Settings(
+            str(given["sampler"]), bool(given["guided"]), int(given["size"]), str(given.get("patches", ""))
+        )
         seconds = (max(float(given["seconds"]["computed"]), 0.0), max(float(given["seconds"]["reused"]), 0.0))
         plans = {int(count): tuple(map(int, steps)) for count, steps in given["plans"].items()}
         for count, steps in plans.items():
@@ -109,6 +113,7 @@ class ModelProfile:
         nearest = min(
             serving,
             key=lambda each: (
+                each.settings.patches != settings.patches,
                 abs(each.settings.size - settings.size),
                 not each.recording.of_schedule(sigmas),
                 abs(each.recording.steps - steps),

@@ -55,6 +55,7 @@ class CacheMethod:
         shared: whether one decision serves all branches of an evaluation, or each model call makes its own.
         min_steps: runs whose whole schedule has fewer steps reuse nothing.
         few_step_model: the model is distilled to few steps; no run of it reuses anything.
+        idle: another reason why nothing at all is reused, and what to do about it.
     """
 
     name: str
@@ -72,10 +73,13 @@ class CacheMethod:
     shared: bool = True
     min_steps: int = 0
     few_step_model: bool = False
+    idle: str | None = None
     warmup_interval: int = 1
 
     def refusal(self, run: Run) -> str | None:
         """Why nothing at all is reused in this run and what to do about it, or None."""
+        if self.idle:
+            return self.idle
         if self.few_step_model:
             return f"this model is made for few steps, which differ too much to reuse: {CURE}"
         if run.whole_steps < self.min_steps:

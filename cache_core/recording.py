@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,10 +53,15 @@ class Recording:
             raise ValueError("the gains do not fit the number of steps")
         if not (np.isfinite(self.products).all() and all(map(math.isfinite, self.sigmas + (self.gains or ())))):
             raise ValueError("it holds values that are not finite")
-        if (np.diag(self.products) < 0).any() or any(a <= b for a, b in zip(self.sigmas, self.sigmas[1:], strict=False)):
+        if (np.diag(self.products) < 0).any() or not falls(self.sigmas):
             raise ValueError("the sigmas do not fall, or a length is negative")
         if self.runs < 1 or min(self.gains or (1.0,)) <= 0:
             raise ValueError("runs or gains are out of range")
+
+    @property
+    def times(self) -> np.ndarray:
+        """(T), the share of noise at each step, 0 to 1."""
+        return noise_shares(self.sigmas[:-1], self.flow)
 
     @property
     def steps(self) -> int:
@@ -75,13 +81,13 @@ class Recording:
 
     def covers(self, sigmas: Sequence[float]) -> bool:
         """Whether the steps of another schedule lie between, or next to, those recorded."""
-        nodes = self.sigmas[:-1]
-        above = nodes[0] + (nodes[0] - nodes[min(1, len(nodes) - 1)])
-        return sigmas[0] <= above * (1 + TOLERANCE) and sigmas[-1] >= self.sigmas[-1] * (1 - TOLERANCE)
+        nodes, wanted = self.times, noise_shares(sigmas[:-1], self.flow)
+        margin = 2 * np.abs(np.diff(nodes)).max(initial=0.0) + TOLERANCE
+        return bool(wanted.max() <= nodes[0] + margin and wanted.min() >= nodes[-1] - margin)
 
     def resampled(self, sigmas: Sequence[float]) -> Recording:
-        """As it would have been with other sigmas: each output is taken as linear in sigma between those recorded."""
-        nodes, wanted = np.array(self.sigmas[:-1]), np.array(sigmas[:-1])
+        """As it would have been with other sigmas: outputs are taken as linear in the share of noise between those recorded."""
+        nodes, wanted = self.times, noise_shares(sigmas[:-1], self.flow)
         mix = np.stack([np.interp(-wanted, -nodes, row) for row in np.eye(len(nodes))], axis=1)  # (T', T)
         gains = tuple(mix @ np.array(self.gains)) if self.gains else None
         return Recording(tuple(sigmas), mix @ self.products @ mix.T, self.flow, self.runs, gains)
@@ -116,6 +122,17 @@ class Recording:
             return Recording(sigmas, products, bool(given["flow"]), int(given.get("runs", 1)), gains)
         except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as problem:
             raise ValueError(f"no recording: {problem!r}") from problem
+
+
+def noise_shares(sigmas: Sequence[float], flow: bool) -> np.ndarray:
+    """Noise in noise and picture together: sigma of a flow model, sigma / (1 + sigma) of others."""
+    values = np.array(sigmas, dtype=float)
+    return values if flow else values / (1 + values)
+
+
+def falls(sigmas: Sequence[float]) -> bool:
+    """Whether every sigma is below the one before, as recordings and plans need it."""
+    return all(a > b for a, b in pairwise(sigmas))
 
 
 class Sketch:

@@ -116,9 +116,12 @@ class Scenes:
         self.clip = make_clip(Vocabulary.of_weights(transformer))
         self.vae = comfy.sd.VAE(sd=comfy.utils.load_torch_file(str(weights / "stepcache_tiny_vae_fp16.safetensors")))
 
+    def conditioning(self, text: str) -> list:
+        return [[self.clip.encode_from_tokens(self.clip.tokenize(text)), {}]]
+
     def picture(self, model, prompt: str, steps: int = STEPS, seed: int = 100):
         """(3, H, W) in [0, 1], and the seconds that sampling took."""
-        positive, negative = ([[self.clip.encode_from_tokens(self.clip.tokenize(text)), {}]] for text in (prompt, ""))
+        positive, negative = self.conditioning(prompt), self.conditioning("")
         latent = torch.zeros(1, 16, SIZE // 8, SIZE // 8)
         noise = comfy.sample.prepare_noise(latent, seed)
         started = clock()

@@ -9,6 +9,7 @@ import inspect
 import math
 from typing import Any
 
+from comfy.model_patcher import ModelPatcher
 from torch import nn
 
 from . import modulation
@@ -251,6 +252,13 @@ def identify(model: nn.Module) -> Architecture | None:
     entry = ARCHITECTURES.get(type(model).__name__)
     ours = type(model).__module__.split(".")[0] == "comfy"  # somebody else's class of the same name may be anything
     return entry if entry and ours and fits(entry, model) else None
+
+
+def model_name(model: ModelPatcher) -> str:
+    """For people: the table's name of the architecture, else the class of the network."""
+    network = model.model.diffusion_model
+    entry = identify(network)
+    return entry.name if entry else type(unwrapped(network)).__name__
 
 
 def fits(entry: Architecture, model: nn.Module) -> bool:

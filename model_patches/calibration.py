@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from comfy.model_patcher import ModelPatcher
 
 from ..cache_core.profiles import MagnitudeProfile
+from ..cache_core.recording import Recording
 from .architectures import identify
 from .variants import Facts, model_facts, table, variant
 
@@ -73,6 +75,13 @@ def magnitude_profile(entry: Mapping[str, Any]) -> MagnitudeProfile:
     known: dict[str, Any] = {key: entry[key] for key in MagnitudeProfile.__dataclass_fields__ if key in entry}
     known["ratios"] = {branch: tuple(values) for branch, values in entry["ratios"].items()}
     return MagnitudeProfile(**known)
+
+
+@lru_cache
+def general_recording(flow: bool) -> Recording:
+    """What StepCache plans by for a model of which nothing was learned. Recorded by `dev.py bench --record-general`."""
+    recordings = [Recording.from_dict(each) for each in table("stepcache")["recordings"]]
+    return next(each for each in recordings if each.flow == flow)
 
 
 def _entries_for(method: str, found: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:

@@ -17,9 +17,9 @@ CHOSEN = 24
 
 
 def model_identity(patcher: ModelPatcher) -> str:
-    """Sixteen hex digits that differ for models with other weights or LoRAs, and do not change from start to start.
+    """Sixteen hex digits that differ for models with other weights, and do not change from start to start.
 
-    Names of files do not count. Weights that ComfyUI has patched in place are looked at as they were before.
+    Names of files and LoRAs do not count. Weights that ComfyUI has patched in place are looked at as they were before.
     """
     model = patcher.model
     weights = dict(model.diffusion_model.named_parameters())
@@ -28,12 +28,19 @@ def model_identity(patcher: ModelPatcher) -> str:
         digest.update(f"{name} {tuple(weights[name].shape)}".encode())
         saved = patcher.backup.get(f"diffusion_model.{name}")
         digest.update(sampled(weights[name] if saved is None else saved.weight))
-    digest.update(str(len(patcher.patches)).encode())
+    return digest.hexdigest()[:16]
+
+
+def patches_identity(patcher: ModelPatcher) -> str:
+    """Eight hex digits that differ for other LoRAs or strengths of them; empty where there are none."""
+    if not patcher.patches:
+        return ""
+    digest = hashlib.sha256(str(len(patcher.patches)).encode())
     for key in spread(sorted(patcher.patches, key=str)):
         for strength, change, *_ in patcher.patches[key]:
             digest.update(f"{key} {strength:.6g}".encode())
             digest.update(b"".join(sampled(tensor) for tensor in tensors_in(change)))
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()[:8]
 
 
 def spread(names: Sequence[Any]) -> Sequence[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import tempfile
@@ -40,10 +41,8 @@ class ProfileFolder:
             return empty
         except (OSError, ValueError) as problem:
             log.warning("StepCache: the profile %s is not used (%s); it is renamed to .damaged", file, problem)
-            try:
+            with contextlib.suppress(OSError):
                 os.replace(file, file.with_suffix(".damaged"))
-            except OSError:
-                pass
             return empty
 
     def update(self, model: str, identity: str, change: Callable[[ModelProfile], ModelProfile]) -> Path:

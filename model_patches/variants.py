@@ -16,6 +16,8 @@ from typing import Any
 from comfy.model_patcher import ModelPatcher
 from comfy.model_sampling import CONST
 
+from ..cache_core.schedule import part_covered
+from ..cache_core.types import Run
 from .architecture import unwrapped
 from .samplers import is_cfg_pp, sampler_kind
 
@@ -92,16 +94,20 @@ def run_facts(guider: Any, sigmas: Sequence[float], latent: Sequence[int], maske
         sampler: ComfyUI's.
 
     Returns:
-        model: the ModelPatcher with all that was put on it. steps, sigmas: of the run. latent: its shape. flow: whether it is
-        a flow model. sampler: what kind, see `samplers.sampler_kind`. sees_branches: whether the sampler looks at what
-        guidance is made of. references: some conditioning carries reference latents. masked. guided: a negative prompt takes part.
-        latent_area: height times width in latent cells, or None for a packed latent. noise_range: "all", "high" or
-        "low", the part of the schedule that is run.
+        model: the ModelPatcher with all that was put on it. steps, sigmas: of the run. whole_steps: of the whole schedule that
+        the run may be a part of. latent: its shape. flow: whether it is a flow model. sampler: what kind, see
+        `samplers.sampler_kind`. sees_branches: whether the sampler looks at what guidance is made of. references: some
+        conditioning carries reference latents. masked. guided: a negative prompt takes part. latent_area: height times width
+        in latent cells, or None for a packed latent. noise_range: "all", "high" or "low", the part of the schedule that is
+        run.
     """
     conds = getattr(guider, "conds", {})
+    model_sampling = guider.model_patcher.get_model_object("model_sampling")
+    _, fraction = part_covered(sigmas, lambda percent: float(model_sampling.percent_to_sigma(percent)))
     every = [cond for several in conds.values() for cond in several or ()]
     return {
         "steps": max(len(sigmas) - 1, 0),
+        "whole_steps": Run(tuple(sigmas), max(sigmas, default=0.0), 0.0, fraction=fraction).whole_steps,
         "sigmas": tuple(sigmas),
         "references": any(cond.get("reference_latents") for cond in every),
         "masked": masked,
@@ -109,7 +115,7 @@ def run_facts(guider: Any, sigmas: Sequence[float], latent: Sequence[int], maske
         "latent_area": latent[-2] * latent[-1] if len(latent) > 3 else None,
         "noise_range": noise_range(sigmas),
         "latent": tuple(latent),
-        "flow": isinstance(guider.model_patcher.get_model_object("model_sampling"), CONST),
+        "flow": isinstance(model_sampling, CONST),
         "model": guider.model_patcher,
         "sampler": sampler_kind(sampler),
         "sees_branches": is_cfg_pp(sampler),

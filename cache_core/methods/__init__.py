@@ -8,11 +8,12 @@ from .magcache import magcache
 from .meancache import meancache
 from .seacache import seacache
 from .spectrum import spectrum
-from .stepcache import stepcache
+from .stepcache import computing_all, stepcache
 from .taylorseer import taylorseer
 from .teacache import teacache
 
 __all__ = [
+    "computing_all",
     "dbcache",
     "dpcache",
     "easycache",

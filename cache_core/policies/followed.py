@@ -43,7 +43,9 @@ class Followed:
             return Decision(False, f"step {step.index} is in the plan")
         if score is None or score <= self.factor * self.expected:
             return Decision(True, f"step {step.index} is not in the plan")
-        return Decision(False, f"the last forecast was off by {score:.3f}, {score / self.expected:.1f} times as recorded")
+        return Decision(
+            False, f"the last forecast was off by {score:.3f}, {score / self.expected:.1f} times as recorded"
+        )
 
     def computed(self, step: Step, value: Streams) -> None:
         if not self.factor or not value or value[0] is None or step.position % 1:
@@ -63,5 +65,3 @@ class Followed:
 
     def map_tensors(self, move: TensorMap) -> None:
         pass
-
-
