@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -122,6 +122,12 @@ class Forecaster:
                 return self._improved(list(cheapest_path(costs, wanted)[0]), frozenset(forced), longest)
         return tuple(range(count))
 
+    def with_one_more(self, steps: Sequence[int], after: int) -> tuple[int, ...]:
+        """A plan with the step behind `after` that helps most."""
+        others = set(range(after + 1, self.recording.steps)) - set(steps)
+        plans = (tuple(sorted([*steps, step])) for step in sorted(others))
+        return min(plans, key=self.cost, default=tuple(steps))
+
     def _improved(self, steps: list[int], forced: frozenset[int], longest: int) -> tuple[int, ...]:
         """Moves single steps as long as that helps; the first two stay."""
         best, better = self.cost(steps), True
@@ -205,6 +211,10 @@ class ForecastPlan:
 
     forecaster: Forecaster
     steps: tuple[int, ...]
+
+    def with_one_more(self, after: int) -> ForecastPlan:
+        """The plan with one more step behind `after`."""
+        return replace(self, steps=self.forecaster.with_one_more(self.steps, after))
 
     def segment_after(self, computed: Sequence[int]) -> Segment:
         """The forecast from the last computed step to the next planned one."""

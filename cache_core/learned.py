@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from .fitting import checked
 from .forecasting import Forecaster, ForecastPlan
 from .recording import Recording
 
@@ -94,7 +95,7 @@ class ModelProfile:
         model: name of the architecture, for people.
         identity: digest of what the model computes with.
         learned: oldest first.
-        calibrations: fitted figures by method, as in `model_patches/calibrations`.
+        calibrations: fitted figures by method, as in `model_patches/calibrations`; see `fitting.fitted_entries`.
     """
 
     model: str
@@ -156,7 +157,7 @@ class ModelProfile:
             if given["version"] != VERSION:
                 raise ValueError(f"it is of version {given['version']}, and this pack reads version {VERSION}")
             learned = tuple(Learned.from_dict(each) for each in given["learned"][-MOST_RECORDINGS:])
-            return ModelProfile(str(given["model"]), str(given["identity"]), learned, dict(given["calibrations"]))
+            return ModelProfile(str(given["model"]), str(given["identity"]), learned, checked(given["calibrations"]))
         except (KeyError, TypeError, AttributeError, RecursionError) as problem:
             raise ValueError(f"it lacks or misplaces {problem}") from problem
 

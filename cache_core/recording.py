@@ -67,11 +67,15 @@ class Recording:
     def steps(self) -> int:
         return len(self.sigmas) - 1
 
+    def distance(self, first: int, second: int) -> float:
+        """Root mean square of the difference of two steps' outputs."""
+        products = self.products
+        squared = products[first, first] - 2 * products[first, second] + products[second, second]
+        return math.sqrt(max(float(squared), 0.0))
+
     def of_schedule(self, sigmas: Sequence[float]) -> bool:
         """Whether it was recorded with these sigmas."""
-        return len(sigmas) == len(self.sigmas) and all(
-            abs(a - b) <= TOLERANCE * max(abs(a), TOLERANCE) for a, b in zip(self.sigmas, sigmas, strict=True)
-        )
+        return same_schedule(self.sigmas, sigmas)
 
     def merged(self, other: Recording) -> Recording:
         """The mean with another recording of the same sigmas, each weighed by its runs."""
@@ -128,6 +132,13 @@ def noise_shares(sigmas: Sequence[float], flow: bool) -> np.ndarray:
     """Noise in noise and picture together: sigma of a flow model, sigma / (1 + sigma) of others."""
     values = np.array(sigmas, dtype=float)
     return values if flow else values / (1 + values)
+
+
+def same_schedule(first: Sequence[float], second: Sequence[float]) -> bool:
+    """Whether two lists of sigmas are equal but for rounding."""
+    return len(first) == len(second) and all(
+        abs(a - b) <= TOLERANCE * max(abs(a), TOLERANCE) for a, b in zip(first, second, strict=True)
+    )
 
 
 def falls(sigmas: Sequence[float]) -> bool:

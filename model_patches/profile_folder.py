@@ -11,7 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from comfy.model_patcher import ModelPatcher
+
 from ..cache_core.learned import ModelProfile
+from .architectures import model_name
+from .identity import model_identity
 
 MOST_FILES = 200
 """Profiles in the folder; the ones not written for longest give way."""
@@ -45,8 +49,8 @@ class ProfileFolder:
                 os.replace(file, file.with_suffix(".damaged"))
             return empty
 
-    def update(self, model: str, identity: str, change: Callable[[ModelProfile], ModelProfile]) -> Path:
-        """Change the newest state of a model's profile.
+    def update(self, model: str, identity: str, change: Callable[[ModelProfile], ModelProfile]) -> ModelProfile:
+        """Change the newest state of a model's profile, and return it.
 
         Raises:
             OSError: the folder cannot be written.
@@ -57,7 +61,7 @@ class ProfileFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             write_whole(file, profile.as_json())
             self._drop_oldest()
-        return file
+        return profile
 
     def _drop_oldest(self) -> None:
         files = sorted(self.path.glob("*.json"), key=lambda file: file.stat().st_mtime)
@@ -85,3 +89,34 @@ def safe_name(name: str) -> str:
     """
     words = "".join(letter if letter.isalnum() and letter.isascii() else " " for letter in name).split()
     return "-".join(words) or "model"
+
+
+def user_folder() -> Path:
+    """The pack's folder in ComfyUI's user folder."""
+    import folder_paths
+
+    return Path(folder_paths.get_user_directory()) / "stepcache"
+
+
+def user_profiles() -> ProfileFolder:
+    """Where what was learned is kept."""
+    return ProfileFolder(user_folder() / "profiles")
+
+
+def saved_profiles() -> Path:
+    """Where profiles that people named are kept."""
+    return user_folder() / "saved"
+
+
+def profile_of(model: ModelPatcher) -> ModelProfile:
+    """What was learned of a model, an empty profile if nothing was."""
+    return user_profiles().load(model_name(model), model_identity(model))
+
+
+def profile_files() -> dict[str, Path]:
+    """Files by the name shown: those saved, then those learned."""
+    return {
+        f"{folder.name}/{file.name}": file
+        for folder in (saved_profiles(), user_profiles().path)
+        for file in sorted(folder.glob("*.json"))
+    }

@@ -4,8 +4,11 @@ import logging
 
 from comfy_api.latest import io
 
+from .auto import StepCache
+from .calibrate import Calibrate
 from .compose import ComposeCache
 from .planned_nodes import PLANNED_NODES
+from .profiles import LoadProfile, SaveProfile
 from .threshold_nodes import THRESHOLD_NODES
 
 log = logging.getLogger("stepcache")
@@ -13,7 +16,7 @@ log = logging.getLogger("stepcache")
 
 def available_nodes() -> list[type[io.ComfyNode]]:
     """All nodes that this ComfyUI can show."""
-    nodes = [*THRESHOLD_NODES, *PLANNED_NODES]
+    nodes = [StepCache, *THRESHOLD_NODES, *PLANNED_NODES, Calibrate, LoadProfile, SaveProfile]
     if hasattr(io, "DynamicCombo"):
         return [*nodes, ComposeCache]
     log.warning("StepCache: this ComfyUI has no inputs that depend on others, so %s is left out", ComposeCache.title)

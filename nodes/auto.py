@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 from comfy_api.latest import io
@@ -17,7 +16,7 @@ from ..cache_core.report import RunReport
 from ..model_patches.architectures import model_name
 from ..model_patches.calibration import few_step_model, general_recording
 from ..model_patches.identity import model_identity, patches_identity
-from ..model_patches.profile_folder import ProfileFolder
+from ..model_patches.profile_folder import profile_of, user_profiles
 from ..model_patches.variants import Facts
 from . import base
 from .inputs import limits_of, shared_inputs
@@ -25,18 +24,14 @@ from .planned_nodes import MIN_STEPS
 
 LEARN, GENERAL, PROFILE = MODES = ("learn", "general", "profile")
 
+GUARD = 3.0
+"""So many times as far off as recorded a forecast may be. Pictures of other prompts come to 2 now and then, not to 3."""
+
 ProfileType = io.Custom("STEPCACHE_PROFILE")
 
 RECORDING = "this picture is computed in full and recorded; the next with these settings will be faster"
 NOTHING_LEARNED = "This run gave nothing to learn from: a step is missing, or an output was not finite."
 OTHER_NODE = "to reuse all the same take another cache node, with a threshold of your own"
-
-
-def user_profiles() -> ProfileFolder:
-    """Where what was learned is kept: `stepcache/profiles` in ComfyUI's user folder."""
-    import folder_paths
-
-    return ProfileFolder(Path(folder_paths.get_user_directory()) / "stepcache" / "profiles")
 
 
 class StepCache(base.CacheNode):
@@ -82,7 +77,7 @@ class StepCache(base.CacheNode):
         return [
             io.Float.Input(
                 "guard",
-                default=2.0,
+                default=GUARD,
                 min=0.0,
                 max=100.0,
                 step=0.1,
@@ -144,7 +139,7 @@ def kept_under(facts: Facts) -> Settings:
 
 def learned_before(settings: base.Settings, facts: Facts) -> tuple[Learned | None, str]:
     """What fits the run of what was learned, or None if a picture should be recorded."""
-    profile = user_profiles().load(*model_of(facts))
+    profile = profile_of(facts["model"])
     exact = profile.exact(kept_under(facts), facts["sigmas"])
     wanted = settings.get("learn_from", 1)
     if wanted > 1 and (exact is None or exact.recording.runs < wanted):
@@ -192,7 +187,7 @@ def planned(learned: Learned, settings: base.Settings, facts: Facts):
         outside_window(facts, settings["start_percent"], settings["end_percent"]),
         settings["max_consecutive"],
     )
-    guard = settings.get("guard", 2.0) if settings["mode"] != GENERAL else 0.0  # it would judge by another model
+    guard = settings.get("guard", GUARD) if settings["mode"] != GENERAL else 0.0  # it would judge by another model
     return stepcache(plan, guard, per_branch=facts["sees_branches"], **limits)
 
 

@@ -1,5 +1,6 @@
 """The methods people know by name, one short file each."""
 
+from .calibrating import computing_all, measuring, reusing_once
 from .dbcache import dbcache
 from .dpcache import dpcache
 from .easycache import easycache
@@ -8,7 +9,7 @@ from .magcache import magcache
 from .meancache import meancache
 from .seacache import seacache
 from .spectrum import spectrum
-from .stepcache import computing_all, stepcache
+from .stepcache import stepcache
 from .taylorseer import taylorseer
 from .teacache import teacache
 
@@ -20,6 +21,8 @@ __all__ = [
     "first_block_cache",
     "magcache",
     "meancache",
+    "measuring",
+    "reusing_once",
     "seacache",
     "spectrum",
     "stepcache",

@@ -6,16 +6,9 @@ from typing import Any
 
 from ..forecasting import ForecastPlan
 from ..method import Boundary, CacheMethod, Level
-from ..planning import no_steps
-from ..policies import Followed, Scheduled
-from ..predictors import FittedLine, Hold
+from ..policies import Followed
+from ..predictors import FittedLine
 from ..probes import Nothing
-
-
-def computing_all(reason: str) -> CacheMethod:
-    """Reuses nothing, for the given reason."""
-    boundary = Boundary(level=Level.GUIDED_PREDICTION, difference=False)
-    return CacheMethod("StepCache", Nothing(), Scheduled(no_steps), Hold(), boundary, idle=reason)
 
 
 def stepcache(plan: ForecastPlan, guard: float = 0.0, per_branch: bool = False, **limits: Any) -> CacheMethod:

@@ -41,11 +41,14 @@ class AccumulatedChange:
         if self.previous is None or self.total is None or self.previous.shape != signal.shape:
             self.total = signal.new_full((), float("inf"), dtype=torch.float32)
         else:
-            change = relative_l1(signal, self.previous)
-            rescaled = polynomial(change.clamp(*self.fitted_range), self.coefficients)
-            self.total = self.total + torch.maximum(rescaled, change / 2)
+            self.total = self.total + self.counted(relative_l1(signal, self.previous))
         self.previous = signal
         return self.total
+
+    def counted(self, change: Tensor) -> Tensor:
+        """What a change of the signal adds to the sum."""
+        rescaled = polynomial(change.clamp(*self.fitted_range), self.coefficients)
+        return torch.maximum(rescaled, change / 2)
 
     def decide(self, step: Step, score: float | None) -> Decision:
         return below(score, self.threshold, "accumulated change")

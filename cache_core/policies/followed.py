@@ -18,8 +18,8 @@ class Followed:
     """Compute the steps of a plan, and more where forecasts fail.
 
     At every computed step it is free to see how far off the forecast of that very step would have been. When that is more
-    than `factor` times what it was in the recording, the next step is computed too. A sketch of the output serves, so it
-    takes next to no memory, and one read from the device behind each computed step.
+    than `factor` times what it was in the recording, one more of the steps to come is computed. A sketch of the output
+    serves, so it takes next to no memory, and one read from the device behind each computed step.
 
     Args:
         factor: 0 never looks.
@@ -31,6 +31,7 @@ class Followed:
     line: FittedLine | None = field(default=None, repr=False)
     missed: Tensor | None = field(default=None, repr=False)  # relative error of the last computed step's forecast
     expected: float = 0.0
+    proposed: ForecastPlan | None = None  # the plan by the last decision
 
     def begin(self, run: Run, order: int) -> None:
         self.line = FittedLine(self.plan.segment_after)
@@ -39,15 +40,15 @@ class Followed:
         return self.missed
 
     def decide(self, step: Step, score: float | None) -> Decision:
-        if step.index in self.plan.steps:
-            return Decision(False, f"step {step.index} is in the plan")
-        if score is None or score <= self.factor * self.expected:
-            return Decision(True, f"step {step.index} is not in the plan")
-        return Decision(
-            False, f"the last forecast was off by {score:.3f}, {score / self.expected:.1f} times as recorded"
-        )
+        self.proposed, told = self.plan, ""
+        if score is not None and not score <= self.factor * self.expected:
+            self.proposed = self.plan.with_one_more(step.index - 1)
+            told = f", one more since the last forecast was {score / self.expected:.1f} times as far off as recorded"
+        planned = step.index in self.proposed.steps
+        return Decision(not planned, f"step {step.index} is {'' if planned else 'not '}in the plan{told}")
 
     def computed(self, step: Step, value: Streams) -> None:
+        self.plan = self.proposed or self.plan
         if not self.factor or not value or value[0] is None or step.position % 1:
             return
         assert self.line is not None
@@ -61,7 +62,7 @@ class Followed:
         self.line.update(step, (seen,))
 
     def reused(self, step: Step) -> None:
-        self.missed = None
+        self.plan, self.missed = self.proposed or self.plan, None
 
     def map_tensors(self, move: TensorMap) -> None:
         pass

@@ -164,6 +164,13 @@ def test_facts_of_a_real_run(references):
     positive = [[tiny.positive[0][0], tiny.positive[0][1] | more]]
     run(patcher, tiny, steps=2, cfg=3.0, positive=positive)
     (facts,) = seen
-    wanted = {"steps": 2, "whole_steps": 2, "references": references, "masked": False, "guided": True, "latent_area": 64}
+    wanted = {
+        "steps": 2,
+        "whole_steps": 2,
+        "references": references,
+        "masked": False,
+        "guided": True,
+        "latent_area": 64,
+    }
     wanted |= {"noise_range": "all", "latent": (1, 16, 8, 8), "flow": True, "sampler": "ode", "sees_branches": False}
     assert {name: facts[name] for name in wanted} == wanted and facts["model"].model is patcher.model

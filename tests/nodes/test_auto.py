@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+
 from stepcache.model_patches.identity import model_identity
 from stepcache.nodes import base
 from stepcache.nodes.auto import StepCache
