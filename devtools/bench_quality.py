@@ -119,14 +119,24 @@ class Scenes:
     def conditioning(self, text: str) -> list:
         return [[self.clip.encode_from_tokens(self.clip.tokenize(text)), {}]]
 
-    def picture(self, model, prompt: str, steps: int = STEPS, seed: int = 100):
+    def picture(
+        self,
+        model,
+        prompt: str,
+        steps: int = STEPS,
+        seed: int = 100,
+        size: int = SIZE,
+        guidance: float = GUIDANCE,
+        sampler: str = "euler",
+        scheduler: str = "simple",
+    ):
         """(3, H, W) in [0, 1], and the seconds that sampling took."""
         positive, negative = self.conditioning(prompt), self.conditioning("")
-        latent = torch.zeros(1, 16, SIZE // 8, SIZE // 8)
+        latent = torch.zeros(1, 16, size // 8, size // 8)
         noise = comfy.sample.prepare_noise(latent, seed)
         started = clock()
         sampled = comfy.sample.sample(
-            model, noise, steps, GUIDANCE, "euler", "simple", positive, negative, latent, disable_pbar=True, seed=seed
+            model, noise, steps, guidance, sampler, scheduler, positive, negative, latent, disable_pbar=True, seed=seed
         )
         seconds = clock() - started
         return self.vae.decode(sampled)[0].detach().movedim(-1, 0).clamp(0, 1), seconds
