@@ -259,3 +259,19 @@ def test_a_file_without_a_curve_is_refused_with_the_cure(tmp_path, text, problem
         file.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=problem):
         executed(MagCache, shared("flux_dev").patcher, profile_file=str(file))
+
+
+# -- samplers that look into guidance -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", ["euler", "euler_cfg_pp", "dpmpp_2m_cfg_pp"])
+@pytest.mark.parametrize("node", [MeanCache, DPCache, EasyCache])
+def test_only_the_node_above_guidance_leaves_cfg_pp_alone(node, sampler, monkeypatch):
+    reports, tiny = [], shared("flux_dev")
+    monkeypatch.setattr(base, "NodeProgress", lambda _node: reports.append)
+    settings = dict(threshold=10.0) if node is EasyCache else dict(computed=0.4)
+    output = run(executed(node, tiny.patcher, **settings), tiny, steps=14, cfg=2.0, sampler=sampler)
+    refused = node is MeanCache and sampler != "euler"
+    assert torch.isfinite(output).all() and (reports[-1].reused == 0) is refused
+    assert any("take a sampler without cfg_pp" in message for message in reports[-1].messages) is refused
+    assert torch.equal(output, run(tiny.patcher, tiny, steps=14, cfg=2.0, sampler=sampler)) is refused
