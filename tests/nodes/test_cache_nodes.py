@@ -197,6 +197,29 @@ def test_a_prompt_from_before_the_later_inputs_of_dbcache_runs_as_it_did():
     assert dbcache_mask(max_accumulated=1e-6) == "111111011111" != dbcache_mask()
 
 
+def test_a_mask_computes_its_own_steps_at_the_default_warm_up():
+    mask = dict(step_mask="ultra", mask_is_static=True)
+    assert dbcache_mask(warmup_steps=8, **mask) == dbcache_mask(warmup_steps=0, **mask) == "110100100011"
+
+
+@pytest.mark.parametrize(
+    ("node", "settings", "problem"),
+    [
+        ("StepCacheDBCache", dict(warmup_interval=0), "warmup_interval is 0. Use a number from 1 to 1000"),
+        ("StepCacheDBCache", dict(max_accumulated=-1.0), "max_accumulated is -1. Use a number from 0 to 1000"),
+        ("StepCacheDBCache", dict(max_accumulated=math.nan), "max_accumulated is nan. Use"),
+        ("StepCacheDBCache", dict(head_blocks=-3), "head_blocks is -3. Use a number from 1 to 200"),
+        ("StepCacheTaylorSeer", dict(order=9), "order is 9. Use a number from 0 to 3"),
+        ("StepCacheSpectrum", dict(window_size=math.inf), "window_size is inf. Use a number from 1 to 100"),
+    ],
+)
+def test_numbers_from_other_nodes_are_checked_too(node, settings, problem):
+    """ComfyUI checks those that were typed."""
+    (node,) = (other for other in (*THRESHOLD_NODES, *PLANNED_NODES) if other.node_id == node)
+    with pytest.raises(ValueError, match=problem):
+        executed(node, shared("flux_dev").patcher, **settings)
+
+
 SHOWN = [(MagCache, "curve"), (TaylorSeer, "interval"), (MeanCache, "table"), (DPCache, "plan"), (Spectrum, "window")]
 
 
