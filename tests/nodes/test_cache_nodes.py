@@ -12,7 +12,7 @@ from stepcache.model_patches.variants import table
 from stepcache.nodes import NODES, base
 from stepcache.nodes.inputs import check_settings
 from stepcache.nodes.planned_nodes import PLANNED_NODES, DPCache, MagCache, MeanCache, Spectrum, TaylorSeer
-from stepcache.nodes.threshold_nodes import THRESHOLD_NODES, EasyCache, TeaCache
+from stepcache.nodes.threshold_nodes import THRESHOLD_NODES, EasyCache, SeaCache, TeaCache
 
 from ..model_patches.real_configs import FLUX
 from ..sampling import count_block_runs, run
@@ -282,6 +282,22 @@ def test_a_file_without_a_curve_is_refused_with_the_cure(tmp_path, text, problem
         file.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=problem):
         executed(MagCache, shared("flux_dev").patcher, profile_file=str(file))
+
+
+# -- a sampler that chooses its own steps ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["flux_dev", "wan_flow_rvs", "pixart_alpha", "pixart_sigma"])
+def test_seacache_at_a_huge_threshold_ends_under_a_sampler_that_chooses_its_steps(name, monkeypatch):
+    """dpm_adaptive halves its step until it is content: on reused results it may never be, and then gets computed ones."""
+    reports, tiny = [], shared(name)
+    monkeypatch.setattr(base, "NodeProgress", lambda _node: reports.append)
+    output = run(executed(SeaCache, tiny.patcher, threshold=1e9), tiny, steps=8, sampler="dpm_adaptive")
+    report = reports[-1]
+    assert torch.isfinite(output).all() and report.finished and report.reused > 0
+    stuck = [evaluation for evaluation in report.trace if evaluation.reason == "the sampler makes no progress"]
+    assert bool(stuck) is (name != "flux_dev") and not any(evaluation.reused_calls for evaluation in stuck)
+    assert report.evaluations < 100 * report.steps
 
 
 # -- samplers that look into guidance -------------------------------------------------------------------------------
