@@ -58,7 +58,11 @@ SETTINGS: list[tuple[str, str, CacheMethod]] = [
     *(("TaylorSeer", f"every {n}, {name}", taylorseer(n, 2, basis=BASES[name]())) for n in (2, 3, 4) for name in BASES),
     *(("Spectrum", f"window {w:g} + {g:g}", spectrum(5, w, g)) for w, g in ((2.0, 0.0), (2.0, 0.25), (2.0, 0.75))),
     *(("DPCache", f"general plan, {k}, order {m}", dpcache(general(k, 3), m)) for k in (10, 11, 14) for m in (1, 2)),
-    *(("MeanCache", f"general plan, {k}, lookback {n}", meancache(general(k), n)) for k in (8, 10, 14) for n in (1, 2, 4)),
+    *(
+        ("MeanCache", f"general plan, {k}, lookback {n}", meancache(general(k), n))
+        for k in (8, 10, 14)
+        for n in (1, 2, 4)
+    ),
 ]
 FEWER_STEPS = (20, 18, 16, 14, 12, 10, 8)
 PROMPTS = (
