@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from statistics import median
@@ -27,6 +28,7 @@ class Evaluation:
     computed_calls: int = 0
     reused_calls: int = 0
     seconds: float = 0.0  # start of this evaluation to start of the next
+    threshold: float | None = None  # that the signal was held against; None where something else decided
 
     @property
     def reused(self) -> bool:
@@ -82,6 +84,22 @@ class RunReport:
         """Note something the user should know; the same text is kept once."""
         if text not in self.messages:
             self.messages.append(text)
+
+    def note_budget(self, speedup: float) -> None:
+        """Show where the threshold was moved to, and say so if a run that came to its end missed what was asked for."""
+        used = [evaluation.threshold for evaluation in self.trace if evaluation.threshold is not None]
+        if used:
+            self.settings = {**self.settings, "threshold": f"{min(used):.3g} to {max(used):.3g}"}
+        asked, ended = self.evaluations / speedup, self.trace and (self.trace[-1].position or 0) > self.steps - 2
+        if ended and abs(self.computed - asked) > max(1.0, 0.05 * asked):
+            self.message(
+                f"Speedup {speedup:g} asks for {asked:.3g} computed evaluations, {self.computed} were{self._forced()}"
+            )
+
+    def _forced(self) -> str:
+        """What computed most evaluations without a look at the signal."""
+        reasons = Counter(each.reason for each in self.trace if not each.reused and each.threshold is None)
+        return "".join(f" ({count} by: {reason})" for reason, count in reasons.most_common(1))
 
     def summary(self) -> str:
         """The short text shown on the node, in lines that fit it."""

@@ -123,6 +123,8 @@ class CacheSession:
         self._end_evaluation()
         self.branches.clear()
         self.sigma = None
+        if self.method.speedup:
+            self.report.note_budget(self.method.speedup)
         self.report.finished = True
         self.report.seconds = time.perf_counter() - self.started
         self._tell()
@@ -171,7 +173,7 @@ class CacheSession:
         return state
 
     def new_policy(self, branch: Branch) -> Policy:
-        policy = self.method.new_policy()
+        policy = self.method.new_policy(self.report.trace)
         policy.begin(self.run, branch.order)
         return policy
 
@@ -290,7 +292,7 @@ class ModelCall:
         return decision
 
     def _note(self, decision: Decision, score: float | None) -> None:
-        self.evaluation.reason = decision.reason
+        self.evaluation.reason, self.evaluation.threshold = decision.reason, decision.threshold
         self.evaluation.signal = score if score is not None and math.isfinite(score) else None
 
     @property

@@ -38,10 +38,16 @@ class Policy(Protocol):
         """Replace every tensor kept between evaluations by `move(tensor)`."""
 
 
+class Watching(Policy, Protocol):
+    """Reuses while its score is below a threshold."""
+
+    threshold: float
+
+
 def below(score: float | None, threshold: float, what: str) -> Decision:
     """Reuse if `score < threshold`; written so that NaN, infinity and a missing score compute."""
     if score is not None and score < threshold:
-        return Decision(True, f"{what} {score:.4f} < {threshold:g}")
+        return Decision(True, f"{what} {score:.4f} < {threshold:.4g}", threshold)
     if score is None or score == float("inf"):
         return Decision(False, "nothing to compare with")
-    return Decision(False, f"{what} {score:.4f} >= {threshold:g}")
+    return Decision(False, f"{what} {score:.4f} >= {threshold:.4g}", threshold)
