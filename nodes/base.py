@@ -30,8 +30,13 @@ class CacheNode(io.ComfyNode):
 
     @classmethod
     def own_inputs(cls) -> list[io.Input]:
-        """The inputs before those that all nodes share. Add new ones behind the shared, optional."""
+        """The inputs before those that all nodes share. Add new ones to `later_inputs`."""
         raise NotImplementedError
+
+    @classmethod
+    def later_inputs(cls) -> list[io.Input]:
+        """Inputs behind the shared ones, optional."""
+        return []
 
     @classmethod
     def plan(cls, model, settings: Settings, run_facts: Facts | None = None) -> Plan | None:
@@ -56,18 +61,21 @@ class CacheNode(io.ComfyNode):
                 io.Model.Input("model", tooltip="The diffusion model to speed up."),
                 *cls.own_inputs(),
                 *shared_inputs(),
+                *cls.later_inputs(),
             ],
             outputs=[io.Model.Output(tooltip="The same model, with the cache on it. Connect it to the sampler.")],
             hidden=[io.Hidden.unique_id],
         )
 
     @classmethod
-    def validate_inputs(cls, threshold=None, start_percent=None, end_percent=None, max_consecutive=None) -> bool | str:
-        return check_settings(threshold, start_percent, end_percent, max_consecutive) or True
+    def validate_inputs(
+        cls, threshold=None, start_percent=None, end_percent=None, max_consecutive=None, speedup=None
+    ) -> bool | str:
+        return check_settings(threshold, start_percent, end_percent, max_consecutive, speedup) or True
 
     @classmethod
     def execute(cls, model, **settings) -> io.NodeOutput:
-        names = ("threshold", "start_percent", "end_percent", "max_consecutive")
+        names = ("threshold", "start_percent", "end_percent", "max_consecutive", "speedup")
         problem = check_settings(**{name: settings[name] for name in names if name in settings})
         if problem:
             raise ValueError(problem)
