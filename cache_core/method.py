@@ -50,7 +50,7 @@ class CacheMethod:
     are ComfyUI's absolute sampling percents; they become sigmas when a run begins.
 
     Args:
-        max_consecutive, warmup, max_reused, mask, last_step: see `Guarded`.
+        max_consecutive, warmup, warmup_interval, max_reused, mask, last_step: see `Guarded`.
         shared: whether one decision serves all branches of an evaluation, or each model call makes its own.
         min_steps: runs whose whole schedule has fewer steps reuse nothing.
         few_step_model: the model is distilled to few steps; no run of it reuses anything.
@@ -72,6 +72,7 @@ class CacheMethod:
     shared: bool = True
     min_steps: int = 0
     few_step_model: bool = False
+    warmup_interval: int = 1
     speedup: float = 0.0
 
     def refusal(self, run: Run) -> str | None:
@@ -100,7 +101,15 @@ class CacheMethod:
     def new_policy(self, trace: Sequence[Evaluation] = ()) -> Policy:
         """A policy for one branch; `trace` are the run's evaluations, growing as it goes on, the present one the last."""
         inner = copy.deepcopy(self.policy)
-        limits = Guarded(inner, self.max_consecutive, self.warmup, self.max_reused, self.mask, self.last_step)
+        limits = Guarded(
+            inner,
+            self.max_consecutive,
+            self.warmup,
+            self.max_reused,
+            self.mask,
+            self.last_step,
+            self.warmup_interval,
+        )
         return Budgeted(cast(Watching, inner), limits, self.speedup, trace) if self.speedup else limits
 
     def new_predictor(self) -> Predictor:

@@ -14,6 +14,11 @@ import numpy as np
 from .types import Run
 
 
+def no_steps(run: Run) -> frozenset[int]:
+    """None: what has to be computed is left to the limits."""
+    return frozenset()
+
+
 def interval_steps(run: Run, warmup: int, interval: int) -> frozenset[int]:
     """TaylorSeer's plan: the first `warmup` steps, then every `interval`-th. Source: arXiv 2503.06923.
 

@@ -79,7 +79,11 @@ class CacheSession:
 
     The host calls `next_evaluation` for each evaluation of the sampler and `open_call` for each model call in it.
     One decision is made per evaluation, by the branch that leads its first call, because guidance amplifies any mismatch
-    between a reused and a computed branch. It costs one read from the device. Calls may come from several threads.
+    between a reused and a computed branch. It costs one read from the device, for sigma and the branch's score; none
+    where sigma is known from counting and there is no score. Calls may come from several threads.
+
+    Args:
+        counted: whether evaluation n is at sigma n of the run, so that sigma need not be read.
     """
 
     method: CacheMethod
@@ -87,6 +91,7 @@ class CacheSession:
     report: RunReport
     storage: Storage = field(default_factory=Storage)
     listener: Callable[[RunReport], None] | None = None
+    counted: bool = False
 
     def __post_init__(self):
         self.clock = StepClock(self.run.sigmas)
@@ -178,14 +183,22 @@ class CacheSession:
         return policy
 
     def read(self, scores: Sequence[Tensor | None] = ()) -> list[float | None]:
-        """Fetch sigma (once per evaluation) and scores from the device, together, and find the step."""
+        """Fetch sigma (once per evaluation, unless it is known) and scores from the device, together, and find the step."""
         assert self.sigma is not None
+        known = self._counted_sigma()
+        if self.step is None and known is not None:
+            self._enter(self.clock.step(known))
         wanted = ([] if self.step else [self.sigma]) + [score for score in scores if score is not None]
         values = self._fetched(wanted) if wanted else []
         if self.step is None:
             self._enter(self.clock.step(values.pop(0)))
         fetched = iter(values)
         return [None if score is None else next(fetched) for score in scores]
+
+    def _counted_sigma(self) -> float | None:
+        """Sigma of this evaluation by the schedule; None if it has to be read, as where more evaluations come than steps."""
+        index = len(self.report.trace) - 1
+        return self.run.sigmas[index] if self.counted and index < self.run.steps else None
 
     @property
     def sigma_now(self) -> float:

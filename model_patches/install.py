@@ -29,11 +29,18 @@ from .fallback import LearningInterception
 from .intercept import BlockInterception
 from .latent import Latent
 from .outputs import OutputInterception
+from .samplers import looks_into_guidance, one_evaluation_a_step, undisturbed
 from .variants import Facts, run_facts
 
 KEY = "stepcache"
 CORE_CACHES = {"easycache": "EasyCache", "lazycache": "LazyCache"}
 """Wrapper keys of ComfyUI's own caches."""
+
+COMPUTES = "computes"
+"""Name of the setting in the report that says which steps will be computed."""
+
+INTO_GUIDANCE = "this sampler looks at what guidance is made of (CFG++), so nothing is reused"
+CURE_OF_CFG_PP = "take a sampler without cfg_pp, or a cache that skips blocks or the model's output"
 
 log = logging.getLogger("stepcache")
 
@@ -116,10 +123,12 @@ class CachePatch:
 
     def outer_sample(self, executor, noise, latent_image, sampler, sigmas, *args, **kwargs):
         guider = executor.class_obj
-        refuse_other_caches(guider.model_options["transformer_options"]["wrappers"], ours=1)
         original = guider.model_options
+        wrappers = original["transformer_options"]["wrappers"]
+        refuse_other_caches(wrappers, ours=1)
         masked = (args[0] if args else kwargs.get("denoise_mask")) is not None
-        live = LiveRun(self, guider, sigmas, run_facts(guider, sigmas.tolist(), tuple(noise.shape), masked))
+        facts = run_facts(guider, sigmas.tolist(), tuple(noise.shape), masked)
+        live = LiveRun(self, guider, sigmas, facts, one_evaluation_a_step(sampler) and undisturbed(wrappers, KEY))
         guider.model_options = comfy.patcher_extension.copy_nested_dicts(original)
         guider.model_options["transformer_options"][KEY] = live
         try:
@@ -137,8 +146,9 @@ class CachePatch:
         if not call:
             return executor(x, timestep, model_options, *args, **kwargs)
         latent = Latent(executor.class_obj.inner_model, x, timestep)
+        refusal = live.refusal_of_guided(executor.class_obj, model_options)
         guided = OutputInterception(live.method)
-        return guided.run(call, latent, lambda: executor(x, timestep, model_options, *args, **kwargs))
+        return guided.run(call, latent, lambda: executor(x, timestep, model_options, *args, **kwargs), refusal)
 
     def apply_model(self, executor, x, t, *args, **kwargs):
         options = args[3] if len(args) > 3 else kwargs.get("transformer_options", {})
@@ -158,7 +168,7 @@ class LiveRun:
     It has to be an object of our own: ComfyUI copies dicts and lists in there at every call.
     """
 
-    def __init__(self, patch: CachePatch, guider, sigmas, facts: Facts):
+    def __init__(self, patch: CachePatch, guider, sigmas, facts: Facts, counted: bool):
         plan = patch.at_start(facts) if patch.at_start else patch.plan
         method = self.method = plan.method
         report = RunReport(method.name, patch.model_name, plan.settings, list(plan.messages))
@@ -174,9 +184,10 @@ class LiveRun:
         )
         foretold = None if method.refusal(run) else method.foretold(run)
         if foretold:
-            report.settings = {**report.settings, "computes": ranges(foretold)}
+            report.settings = {**report.settings, COMPUTES: ranges(foretold)}
         self.interceptions: dict[int, Interception] = {}
-        self.session = CacheSession(method, run, report, Storage(patch.cache_device, spare_memory), patch.listener)
+        storage = Storage(patch.cache_device, spare_memory)
+        self.session = CacheSession(method, run, report, storage, patch.listener, counted)
 
     def interception(self, base) -> Interception:
         """What intercepts a model's calls in this run; there may be a second model."""
@@ -207,6 +218,15 @@ class LiveRun:
             return None
         self.session.read()
         return self.session.open_call([guided_branch(guider, x, self.session.sigma_now)])
+
+    def refusal_of_guided(self, guider, model_options) -> str | None:
+        """Why a guided prediction is computed whatever the method proposes, or None. The user is told."""
+        if not looks_into_guidance(model_options, guider.model_options):
+            return None
+        report = self.session.report
+        report.settings = {name: value for name, value in report.settings.items() if name != COMPUTES}
+        report.message(f"{INTO_GUIDANCE}: {CURE_OF_CFG_PP}")
+        return INTO_GUIDANCE
 
     def end(self) -> None:
         self.session.end()

@@ -26,10 +26,10 @@ class OutputInterception:
         self.difference = own and method.boundary.difference
         self.probed = not isinstance(method.probe, Nothing)
 
-    def run(self, call: ModelCall, latent: Latent, forward: Callable[[], Tensor]) -> Tensor:
-        """One evaluation; `forward` gives the denoised latent."""
+    def run(self, call: ModelCall, latent: Latent, forward: Callable[[], Tensor], refusal: str | None = None) -> Tensor:
+        """One evaluation; `forward` gives the denoised latent, and `refusal` is why it has to be computed, if it has to."""
         given = latent.model_input()
-        if self._decide(call, latent, given):
+        if self._decide(call, latent, given, refusal):
             (value,) = call.predict()
             assert value is not None
             call.reused()

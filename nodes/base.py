@@ -35,7 +35,7 @@ class CacheNode(io.ComfyNode):
 
     @classmethod
     def later_inputs(cls) -> list[io.Input]:
-        """Inputs behind the shared ones, optional."""
+        """Optional inputs behind the shared ones; prompts made before they came do not have them."""
         return []
 
     @classmethod

@@ -182,6 +182,31 @@ class DBCache(ThresholdNode):
         ]
 
     @classmethod
+    def later_inputs(cls) -> list[io.Input]:
+        return [
+            io.Int.Input(
+                "warmup_interval",
+                default=1,
+                min=1,
+                max=1000,
+                optional=True,
+                advanced=True,
+                tooltip="During the warm-up every so many evaluations are computed, and others may be reused. 1 computes all.",
+            ),
+            io.Float.Input(
+                "max_accumulated",
+                default=0.0,
+                min=0.0,
+                max=1000.0,
+                step=0.05,
+                round=0.0001,
+                optional=True,
+                advanced=True,
+                tooltip="Once the changes that were judged in a run sum up to this, the rest is computed; 0: no limit.",
+            ),
+        ]
+
+    @classmethod
     def method(cls, threshold: float, calibration: Calibration, settings: Settings, **limits: Any) -> CacheMethod:
         mask = settings["step_mask"]
         if limits.get("speedup") and mask != NO_MASK and settings["mask_is_static"]:
@@ -193,6 +218,8 @@ class DBCache(ThresholdNode):
             PREDICTORS[settings["predictor"]],
             None if mask == NO_MASK else mask,
             settings["mask_is_static"],
+            settings.get("max_accumulated", 0.0),
+            warmup_interval=settings.get("warmup_interval", 1),
             warmup=settings["warmup_steps"],
             max_reused=settings["max_cached_steps"],
             **limits,

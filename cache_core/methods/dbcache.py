@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any
 
 from ..method import Boundary, CacheMethod
-from ..policies import ChangeFromAnchor, StepMask
+from ..planning import no_steps
+from ..policies import ChangeFromAnchor, Scheduled, StepMask
 from ..predictors import Hold, Predictor
-from ..probes import HeadResidual
+from ..probes import HeadResidual, Nothing
 from ..step_masks import masked_steps
 
 
@@ -19,24 +20,28 @@ def dbcache(
     predictor: Predictor | None = None,
     mask: str | None = None,
     reuse_others: bool = False,
+    max_accumulated: float = 0.0,
     **limits: Any,
 ) -> CacheMethod:
     """Run the first `head` blocks; skip the middle while what they added is within `threshold`; run the last `tail`.
 
     Args:
-        threshold: > 0, relative L1 against the last computed evaluation; larger is faster and less exact.
+        threshold: > 0, relative L1 against the last computed evaluation; larger is faster and less exact. From 1 on all
+            that the limits allow is reused without looking.
         head, tail: blocks that always run (Fn and Bn); the tail repairs a reused result. head 1, tail 0 is First Block Cache.
         predictor: what to return for the middle; the last residual if None.
         mask: a policy of `step_masks`: its steps are computed in any case.
         reuse_others: with a mask, reuse all other steps without looking (a static mask).
-        **limits: `warmup`, `max_reused`, `max_consecutive` and others of `CacheMethod`.
+        max_accumulated: see `ChangeFromAnchor`.
+        **limits: `warmup`, `warmup_interval`, `max_reused`, `max_consecutive` and others of `CacheMethod`.
 
     Source: cache-dit (vipshop/cache-dit).
     """
+    looks = threshold < 1 and not (mask and reuse_others)
     return CacheMethod(
         "DBCache",
-        HeadResidual(),
-        ChangeFromAnchor(threshold),
+        HeadResidual() if looks else Nothing(),
+        ChangeFromAnchor(threshold, max_accumulated) if looks else Scheduled(no_steps),
         predictor or Hold(),
         Boundary(head, tail),
         mask=StepMask(partial(masked_steps, mask), reuse_others) if mask else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -67,10 +68,17 @@ class ChangeFromAnchor:
 
     Comparing with the anchor, not with the evaluation before, measures drift directly: slow change cannot slip through.
 
-    Source: First Block Cache (ParaAttention, chengzeyi).
+    Args:
+        max_accumulated: once the changes that were judged in a run sum up to this, nothing is reused any more; 0 means no
+            limit. Those of computed evaluations count as well.
+
+    Source: First Block Cache (ParaAttention, chengzeyi); the limit is cache-dit's.
     """
 
     threshold: float
+    max_accumulated: float = 0.0
+    judged: float = 0.0  # the change of this evaluation
+    accumulated: float = 0.0
     anchor: Tensor | None = field(default=None, repr=False)
     current: Tensor | None = field(default=None, repr=False)
 
@@ -86,13 +94,20 @@ class ChangeFromAnchor:
         return relative_l1(signal, self.anchor)
 
     def decide(self, step: Step, score: float | None) -> Decision:
+        if self.max_accumulated and self.accumulated >= self.max_accumulated:
+            return Decision(False, f"changes of {self.accumulated:.4f} in all")
+        self.judged = score if score is not None and math.isfinite(score) else 0.0
         return below(score, self.threshold, "change since the last computed")
 
     def computed(self, step: Step, value: Streams) -> None:
-        self.anchor, self.current = self.current, None
+        self.anchor = self.current
+        self._finish()
 
     def reused(self, step: Step) -> None:
-        self.current = None
+        self._finish()
+
+    def _finish(self) -> None:
+        self.accumulated, self.judged, self.current = self.accumulated + self.judged, 0.0, None
 
     def map_tensors(self, move: TensorMap) -> None:
         if self.anchor is not None:

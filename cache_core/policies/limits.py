@@ -30,6 +30,7 @@ class Guarded:
         inner: the policy that decides where the limits allow reuse.
         max_consecutive: at most this many reused evaluations in a row; 0 means no limit.
         warmup: this many evaluations of the branch are computed first.
+        warmup_interval: during the warm-up only every so many evaluations have to be computed.
         max_reused: at most this many reused evaluations in the run; 0 means no limit.
         mask: steps that are computed in any case.
         last_step: whether the last step is computed in any case.
@@ -41,6 +42,7 @@ class Guarded:
     max_reused: int = 0
     mask: StepMask | None = None
     last_step: bool = True
+    warmup_interval: int = 1
     run: Run | None = field(default=None, repr=False)
     masked: frozenset[int] = frozenset()
     in_a_row: int = 0
@@ -69,7 +71,7 @@ class Guarded:
             return "last step"
         if self.run and not self.run.end_sigma <= step.sigma <= self.run.start_sigma:
             return "outside the start/end window"
-        if self.seen < self.warmup:
+        if self.seen < self.warmup and self.seen % self.warmup_interval == 0:
             return "warm-up"
         if self.run and self.seen > MOST_EVALUATIONS * max(self.run.steps, 1):
             return "the sampler makes no progress"

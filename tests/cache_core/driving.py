@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -71,8 +72,9 @@ def run_stack(method: CacheMethod, inputs: Tensor = STACK_INPUTS) -> tuple[str, 
     for index, x in enumerate(inputs):
         step, time = Step(index, 99, 0.5), 0.1 * index  # the example has no last step
         entry = through(range(first), x, time)
-        scores.append(float(policy.observe(entry - x)))
-        if policy.decide(step, scores[-1]).reuse:
+        score = policy.observe(entry - x)
+        scores.append(math.nan if score is None else float(score))
+        if index and policy.decide(step, scores[-1]).reuse:
             policy.reused(step)
             end = entry + predictor.predict(step)[0]
             mask += "0"

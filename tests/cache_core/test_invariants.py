@@ -204,7 +204,7 @@ def test_a_higher_threshold_computes_no_more(changes, threshold, factor):
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_what_is_not_finite_computes(make, bad):
     """I-12: while it lasts, and at the evaluation after, which has nothing to compare with."""
-    policy = make(1e9).new_policy()
+    policy = make(0.99).new_policy()
     policy.begin(run_of(20), 0)
     reused = []
     for step in steps_of(run_of(20))[:12]:

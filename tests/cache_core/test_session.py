@@ -214,6 +214,31 @@ def test_one_device_read_per_evaluation():
     assert running.report.device_reads == running.report.evaluations
 
 
+def test_where_evaluations_can_be_counted_only_scores_are_read():
+    """I-26. Past the last step nothing is known any more."""
+    watching = CacheSession(teacache(1e9), Run(SIGMAS, 1e9, 0.0), RunReport("TeaCache"), counted=True)
+    planned = CacheSession(taylorseer(2, 1, 1), Run(SIGMAS, 1e9, 0.0), RunReport("TaylorSeer"), counted=True)
+    for running, reads in ((watching, 1), (planned, 0)):
+        for index, sigma in enumerate(SIGMAS[:-1]):
+            evaluate(running, {"orders": [0]}, {"orders": [1]}, sigma=sigma)
+            assert running.report.trace[-1].sigma == sigma and running.report.trace[-1].position == index
+        assert running.report.device_reads == reads * 10
+        evaluate(running, {"orders": [0]}, sigma=0.25)
+        assert running.report.device_reads == reads * 10 + 1
+        assert running.report.trace[-1].sigma == 0.25 and running.report.trace[-1].position == 7.5
+
+
+def test_of_equal_sigmas_the_last_is_meant_also_where_evaluations_are_counted():
+    traces = []
+    for counted in (False, True):
+        run = Run((1.0, 0.5, 0.5, 0.25, 0.0), start_sigma=1e9, end_sigma=0.0)
+        running = CacheSession(taylorseer(2, 1, 1), run, RunReport("TaylorSeer"), counted=counted)
+        for sigma in run.sigmas[:-1]:
+            evaluate(running, {"orders": [0]}, sigma=sigma)
+        traces.append([(each.sigma, each.position, each.reason) for each in running.report.trace])
+    assert traces[0] == traces[1] and [position for _, position, _ in traces[0]] == [0, 2, 2, 3]
+
+
 def test_memory_is_signal_and_residual_of_each_branch():
     running = session()
     evaluate(running, {"orders": [1, 0], "residual": torch.ones(2, 5)}, sigma=1.0)

@@ -9,7 +9,7 @@ import torch
 from devtools.server import CACHE_NODES
 from stepcache.cache_core.types import Run
 from stepcache.model_patches.variants import table
-from stepcache.nodes import NODES
+from stepcache.nodes import NODES, base
 from stepcache.nodes.inputs import check_settings
 from stepcache.nodes.planned_nodes import PLANNED_NODES, DPCache, MagCache, MeanCache, Spectrum, TaylorSeer
 from stepcache.nodes.threshold_nodes import THRESHOLD_NODES, DBCache, EasyCache, TeaCache
@@ -35,6 +35,9 @@ OWN = {
     "StepCacheSpectrum": ["window_size", "flex_window", "warmup_steps", "degree", "ridge_lambda"],
 }  # fmt: skip
 LATER = {node.node_id: ["speedup"] for node in THRESHOLD_NODES}
+LATER["StepCacheDBCache"] = ["warmup_interval", "max_accumulated", "speedup"]
+"""Inputs behind those that all nodes share."""
+
 SMALL = {"StepCacheDBCache": dict(head_blocks=1, warmup_steps=0), "StepCacheEasyCache": {}}
 """Settings that fit tiny models, where the defaults are for large ones."""
 
@@ -214,6 +217,27 @@ def published(name):
 
 OFF = [(MagCache, dict(threshold=0.0)), (TaylorSeer, dict(interval=1)), (MeanCache, dict(computed=1.0)),
        (DPCache, dict(computed=1.0))]  # fmt: skip
+
+
+def dbcache_mask(**changed):
+    tiny, reports = shared("flux_dev"), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base, "NodeProgress", lambda _node: reports.append)
+        node = next(node for node in THRESHOLD_NODES if node.node_id == "StepCacheDBCache")
+        settings = {name: value for name, value in defaults(node).items() if name not in LATER[node.node_id]}
+        settings |= dict(head_blocks=1, warmup_steps=6, threshold=0.99) | changed
+        model = node.PREPARE_CLASS_CLONE(None).execute(tiny.patcher, **settings).result[0]
+        run(model, tiny, steps=12)
+    return "".join("01"[not evaluation.reused] for evaluation in reports[-1].trace)
+
+
+def test_a_prompt_from_before_the_later_inputs_of_dbcache_runs_as_it_did():
+    assert dbcache_mask() == dbcache_mask(warmup_interval=1, max_accumulated=0.0)
+    assert dbcache_mask(threshold=1.0) == "111111000001"
+    assert dbcache_mask(threshold=1.0, warmup_interval=3) == "100100000001"
+    assert dbcache_mask(max_accumulated=1e-6) == "111111011111" != dbcache_mask()
+
+
 SHOWN = [(MagCache, "curve"), (TaylorSeer, "interval"), (MeanCache, "table"), (DPCache, "plan"), (Spectrum, "window")]
 
 

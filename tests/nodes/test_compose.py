@@ -101,9 +101,9 @@ NAMED = {
         dict(probe="filtered input", policy=policy("accumulated change", threshold=1.5), boundary=blocks()),
     ),
     "DBCache": (
-        "DBCache", dict(threshold=1.5, head_blocks=2, tail_blocks=1, warmup_steps=3, max_cached_steps=5,
+        "DBCache", dict(threshold=0.9, head_blocks=2, tail_blocks=1, warmup_steps=3, max_cached_steps=5,
                         predictor="linear", step_mask="medium"),
-        dict(policy=policy("change from anchor", threshold=1.5), boundary=blocks(2, 1), step_mask="medium",
+        dict(policy=policy("change from anchor", threshold=0.9), boundary=blocks(2, 1), step_mask="medium",
              predictor="extrapolation", warmup_steps=3, max_cached_steps=5),
     ),
     "EasyCache": (

@@ -6,7 +6,7 @@ import torch
 from stepcache.cache_core.methods import dbcache, first_block_cache
 from stepcache.cache_core.predictors import Extrapolation
 
-from ..driving import STACK_INPUTS, UNCACHED, mask_of, run_stack, sample
+from ..driving import STACK_INPUTS, UNCACHED, mask_of, run_of, run_stack, sample
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,57 @@ def test_limits_come_before_the_distance():
     near = [0.0] * 10
     assert mask_of(dbcache(0.2, max_reused=3, last_step=False).new_policy(), 10, near) == "1000111111"
     assert mask_of(dbcache(0.2, warmup=4, max_reused=2, last_step=False).new_policy(), 10, near) == "1111001111"
+
+
+@pytest.mark.parametrize(
+    ("warmup", "interval", "mask"),
+    [
+        (8, 1, "111111110000"),
+        (8, 2, "101010100000"),
+        (8, 3, "100100100000"),
+        (8, 4, "100010000000"),
+        (2, 9, "100000000000"),
+    ],
+)
+def test_in_the_warm_up_only_every_so_many_are_computed_in_any_case(warmup, interval, mask):
+    """Rule 1: 0, I, 2I, ... below W. The preset "F" of cache-dit is W 8, I 2, "U" W 8, I 4."""
+    policy = dbcache(0.8, 1, warmup=warmup, warmup_interval=interval, last_step=False).new_policy()
+    assert mask_of(policy, 12, [0.0] * 12) == mask
+
+
+def test_the_others_of_the_warm_up_are_judged_like_any():
+    policy = dbcache(0.24, 1, warmup=6, warmup_interval=2, last_step=False).new_policy()
+    assert mask_of(policy, 16, DISTANCES) == "1110100100000010"
+
+
+def test_changes_that_sum_up_end_all_reuse():
+    """Rule 5, in binary fractions: 1/16 + 3 x 1/8 = 7/16, then 9/16. Computed evaluations count: 1/2, 3/4."""
+
+    def mask(distances, most, **limits):
+        policy = dbcache(0.3, 1, max_accumulated=most, last_step=False, **limits).new_policy()
+        return mask_of(policy, len(distances), distances)
+
+    small = [9, 1 / 16, 1 / 8, 1 / 8, 1 / 8, 1 / 8, 0, 0]
+    assert mask(small, 0.5) == "10000011" and mask(small, 7 / 16) == "10000111" and mask(small, 0) == "10000000"
+    assert mask([9, 1 / 2, 1 / 4, 0, 0], 3 / 4) == "11011" and mask([9, 1 / 2, 1 / 4, 0, 0], 1) == "11000"
+    unasked = mask([9, 9, 9, 1 / 8, 1 / 8, 1 / 8, 1 / 8], 1 / 4, warmup=3)
+    assert unasked == "1110011"  # what the warm-up computes is not judged
+
+
+@pytest.mark.parametrize("threshold", [1, 1.5, 1e9])
+def test_a_threshold_of_one_reuses_without_looking(threshold):
+    """Rule 7. Below it, a change that is not finite is computed."""
+    assert mask_of(dbcache(threshold, 1, warmup=2, max_consecutive=3).new_policy(), 9, [9.0] * 9) == "110001001"
+    assert mask_of(dbcache(0.99, 1, warmup=2, max_consecutive=3).new_policy(), 9, [9.0] * 9) == "111111111"
+
+
+@pytest.mark.parametrize("settings", [dict(threshold=1), dict(threshold=0.1, mask="fast", reuse_others=True)])
+def test_where_nothing_is_looked_at_nothing_is_kept_to_look_at(settings):
+    """Half the memory, and the steps are known before sampling."""
+    looking, blind = sample(dbcache(0.99, 1), steps=8), sample(dbcache(**settings, head=1), steps=8)
+    assert blind.report.cache_bytes * 2 == looking.report.cache_bytes
+    assert {evaluation.signal for evaluation in blind.report.trace} == {None}
+    assert dbcache(**settings).foretold(run_of(8)) == tuple(i for i, flag in enumerate(blind.mask) if flag == "1")
 
 
 def test_a_dynamic_mask_computes_its_steps_and_looks_at_the_others():
