@@ -58,7 +58,7 @@ class ThresholdNode(CacheNode):
         asked = {"speedup": speedup} if speedup else {}
         return Plan(
             cls.method(threshold, calibration, settings, **limits, **asked),
-            {**asked, "threshold": threshold, "figures": calibration.name},
+            {"threshold": threshold, "figures": calibration.name},
             () if calibration.source else (NO_FIGURES,),
         )
 
@@ -204,6 +204,7 @@ class DBCache(ThresholdNode):
                 advanced=True,
                 tooltip="Once the changes that were judged in a run sum up to this, the rest is computed; 0: no limit.",
             ),
+            *super().later_inputs(),
         ]
 
     @classmethod

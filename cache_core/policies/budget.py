@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import mean, median
 
 from torch import Tensor
 
 from ..planning import error_weights
 from ..report import Evaluation
+from ..schedule import StepClock
 from ..types import Decision, Run, Step, Streams
 from .limits import Guarded
 from .policy import TensorMap, Watching
@@ -29,9 +29,9 @@ class Budgeted:
 
     The score decides which ones: the threshold is what it would usually reach after as many evaluations as can be afforded
     from one computed to the next. That is what is left to come, weighted by how much an error counts there, over what is
-    left of the budget; so every deviation is made up for by what follows. The budget is kept to half an evaluation by
-    computing once all that is left fits in, and by reusing once nothing does. Limits, and a score that is not finite,
-    compute whatever the budget says.
+    left of the budget; so every deviation is made up for by what follows. The budget is kept to half an evaluation by a
+    threshold of 0 once all that is left fits in, and an infinite one once nothing does. Limits, and a score that is not
+    finite, compute whatever the budget says.
 
     Args:
         watching: its own threshold is what the score is first expected to reach at this speedup.
@@ -47,46 +47,48 @@ class Budgeted:
     limits: Guarded
     speedup: float
     trace: Sequence[Evaluation]
-    sigmas: tuple[float, ...] = field(default=(), repr=False)
+    clock: StepClock = field(default_factory=lambda: StepClock(()), repr=False)
     weights: tuple[float, ...] = field(default=(), repr=False)
+    expected: float = 0.0  # growth of the score per evaluation, before any was seen
 
     def begin(self, run: Run, order: int) -> None:
-        self.sigmas, self.weights = run.sigmas, reference_profile(run.sigmas)
+        self.clock, self.weights = StepClock(run.sigmas), reference_profile(run.sigmas)
+        self.expected = self.watching.threshold / max(self.speedup - 0.5, 0.5)
         self.limits.begin(run, order)
 
     def observe(self, signal: Tensor | None) -> Tensor | None:
         return self.limits.observe(signal)
 
     def decide(self, step: Step, score: float | None) -> Decision:
-        if self.limits.limit(step) or score is None or not math.isfinite(score):
-            return self.limits.decide(step, score)
         past = self.trace[:-1]
-        coming = coming_steps(past, step, self.sigmas)
-        spent = sum(not evaluation.reused for evaluation in past)
+        seen = [evaluation.position for evaluation in past if evaluation.position is not None]
+        coming = self.clock.coming([*seen, step.position])
         budget = (len(past) + 1 + len(coming)) / self.speedup
-        left, state = budget - spent, f"(budget {budget:.3g}, {spent} spent)"
-        if left > len(coming) + 0.5:
-            return Decision(False, f"the budget covers all that is left {state}")
-        if left < 0.5 + sum(self.limits.forced(coming, reuse=True)):
-            return Decision(True, f"the budget is spent {state}")
-        watching = copy.copy(self.watching)
-        watching.threshold = self._threshold(step, coming, left)
-        decision = watching.decide(step, score)
-        return Decision(decision.reuse, f"{decision.reason} {state}", decision.threshold)
+        spent = sum(not evaluation.reused for evaluation in past)
+        self.watching.threshold = self._threshold(step, coming, budget - spent)
+        decision = self.limits.decide(step, score)
+        if decision.threshold is None:
+            return decision
+        return replace(decision, reason=f"{decision.reason} (budget {budget:.3g}, {spent} spent)")
 
     def _threshold(self, step: Step, coming: Sequence[Step], left: float) -> float:
         """What the score usually reaches after as many evaluations as can be afforded per computed one.
 
         Less half an evaluation, as scores are only seen once an evaluation.
+
+        Args:
+            left: how many evaluations may still be computed, this one included.
         """
+        if left > len(coming) + 0.5:
+            return 0.0
+        if left < 0.5 + sum(self.limits.forced(coming, reuse=True)):
+            return math.inf
         forced = self.limits.forced(coming, reuse=False)
-        free = sum(
-            self.weights[each.index] for each, must in zip([step, *coming], [False, *forced], strict=True) if not must
-        )
-        affordable = free / self.weights[step.index] / (left - sum(forced))
-        expected = self.watching.threshold / max(self.speedup - 0.5, 0.5)
-        seen = [expected, *growths(self.trace[:-1])]
-        return median(seen[-REMEMBERED:]) * (max(affordable, 1.0) - 0.5)
+        free = [step, *(each for each, must in zip(coming, forced, strict=True) if not must)]
+        weight = sum(self.weights[each.index] for each in free) / self.weights[step.index]
+        affordable = weight / (left - sum(forced))
+        grown = [self.expected, *growths(self.trace[:-1])]
+        return median(grown[-REMEMBERED:]) * (max(affordable, 1.0) - 0.5)
 
     def computed(self, step: Step, value: Streams) -> None:
         self.limits.computed(step, value)
@@ -108,7 +110,7 @@ def reference_profile(sigmas: Sequence[float]) -> tuple[float, ...]:
     counted = error_weights([sigma / (1 + sigma) for sigma in sigmas] if top > 1 else sigmas)
     weights = [max(weight, 0.0) for weight in counted]  # a sigma may rise
     least = LEAST_WEIGHT * mean(weights) if weights else 0.0
-    return tuple(max(weight, least) or 1.0 for weight in weights)
+    return tuple(max(weight, least) or 1.0 for weight in weights) or (1.0,)
 
 
 def growths(past: Sequence[Evaluation]) -> Iterator[float]:
@@ -120,26 +122,3 @@ def growths(past: Sequence[Evaluation]) -> Iterator[float]:
             yield evaluation.signal / since
         if not evaluation.reused:
             since = 0
-
-
-def coming_steps(past: Sequence[Evaluation], step: Step, sigmas: Sequence[float]) -> list[Step]:
-    """The evaluations that are still to come after the one at `step`, if steps go on as the one before did.
-
-    Samplers with several evaluations a step have them in the middle of it (dpm_2) or at its ends (heun); at the last step,
-    which ends at 0, those that have them in the middle leave them out.
-    """
-    seen = [*(evaluation.position for evaluation in past if evaluation.position is not None), step.position]
-    here, before = ([at - index for at in seen if int(at) == index] for index in (step.index, step.index - 1))
-    usual = max(before, here, key=len)
-    last = len(sigmas) - 2
-    positions: list[float] = []
-    for index in range(step.index, last + 1):
-        offsets = usual[len(here) :] if index == step.index else usual
-        positions += [index + offset for offset in offsets if index < last or offset == 0]
-    return [step_at(position, sigmas) for position in positions]
-
-
-def step_at(position: float, sigmas: Sequence[float]) -> Step:
-    """The reverse of `StepClock`."""
-    high, low = sigmas[int(position) : int(position) + 2]
-    return Step(position, len(sigmas) - 1, high + position % 1 * (low - high), low)

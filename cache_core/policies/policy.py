@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -45,9 +46,9 @@ class Watching(Policy, Protocol):
 
 
 def below(score: float | None, threshold: float, what: str) -> Decision:
-    """Reuse if `score < threshold`; written so that NaN, infinity and a missing score compute."""
-    if score is not None and score < threshold:
-        return Decision(True, f"{what} {score:.4f} < {threshold:.4g}", threshold)
-    if score is None or score == float("inf"):
+    """Reuse if `score < threshold`. A score that is missing or not finite computes."""
+    if score is None or not math.isfinite(score):
         return Decision(False, "nothing to compare with")
+    if score < threshold:
+        return Decision(True, f"{what} {score:.4f} < {threshold:.4g}", threshold)
     return Decision(False, f"{what} {score:.4f} >= {threshold:.4g}", threshold)
