@@ -98,7 +98,8 @@ class RunReport:
             self.settings = {**self.settings, "threshold": f"{min(used):.3g} to {max(used):.3g}"}
         asked, ended = self.evaluations / self.asked, self.trace and (self.trace[-1].position or 0) > self.steps - 2
         if ended and abs(self.computed - asked) > max(1.0, BUDGET_TOLERANCE * asked):
-            self.message(f"{self.computed} evaluations computed instead of {asked:.3g}{self._forced()}")
+            missed = f"{self.computed} evaluations computed instead of {asked:.3g}{self._forced()}"
+            self.message(f"The budget was not kept: {missed}")
 
     def _forced(self) -> str:
         """What computed most evaluations, whatever the budget."""

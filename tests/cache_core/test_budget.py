@@ -151,6 +151,16 @@ def test_masked_steps_are_in_the_budget():
     assert run.computed == 14 and step_mask("ultra", 28) < set(computed_in(run.mask))
 
 
+def test_a_limit_on_accumulated_changes_holds_under_a_budget():
+    """It is the policy's own: evaluations that the budget decides count, too."""
+    run = land(dbcache(0.1, 1, max_accumulated=0.5, speedup=4.0), run_of(40), POSITIONS["euler"](40), [0.03])
+    reasons = [each.reason for each in run.trace]
+    first = next(index for index, reason in enumerate(reasons) if reason.endswith(" in all"))
+    judged = sum(each.signal for each in run.trace[1:first])
+    assert judged >= 0.5 > judged - run.trace[first - 1].signal
+    assert set(run.mask[first:]) == {"1"} and run.misses(4.0)
+
+
 # -- the signal decides -----------------------------------------------------------------------------------------------
 
 

@@ -83,7 +83,7 @@ def test_one_message_says_that_the_budget_could_not_be_kept_and_why():
     made = report_of("111111110001")
     made.note_budget()
     made.note_budget()
-    assert made.messages == ["9 evaluations computed instead of 6 (6 by: warm-up)"]
+    assert made.messages == ["The budget was not kept: 9 evaluations computed instead of 6 (6 by: warm-up)"]
 
 
 @pytest.mark.parametrize(("mask", "told"), [("1" * 6 + "0" * 14, False), ("1" * 5 + "0" * 15, True), ("10" * 10, True)])
@@ -96,7 +96,8 @@ def test_one_evaluation_more_or_less_is_near_enough(mask, told):
 def test_without_a_budget_nothing_is_noted():
     made = report_of("111111110001", 0.0)
     made.note_budget()
-    assert made.settings == {"threshold": 0.1} and made.messages == [] and "asked" not in made.summary() + made.log_line()
+    assert made.settings == {"threshold": 0.1} and made.messages == []
+    assert "asked" not in made.summary() + made.log_line()
 
 
 def test_a_run_that_was_stopped_misses_nothing():

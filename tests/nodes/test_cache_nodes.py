@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from devtools.server import CACHE_NODES
+from stepcache.cache_core.probes import HeadResidual
 from stepcache.cache_core.types import Run
 from stepcache.model_patches.variants import table
 from stepcache.nodes import NODES, base
@@ -101,7 +102,7 @@ def test_the_node_ids_are_a_contract():
 
 @any_node
 def test_an_old_prompt_without_the_newest_inputs_still_runs(node):
-    newest = ("branches", "speedup")
+    newest = ("branches", *LATER.get(node.node_id, []))
     old = {name: value for name, value in defaults(node).items() if name not in newest} | SMALL.get(node.node_id, {})
     tiny = shared("flux_dev")
     cached = node.PREPARE_CLASS_CLONE(None).execute(tiny.patcher, **old).result[0]
@@ -153,10 +154,13 @@ def test_speedup_says_how_many_are_computed(node, threshold, monkeypatch):
     tiny = shared("flux_dev")
     for steps, speedup, computed in ((9, 1.8, 5), (20, 2.5, 8)):
         run(executed(node, tiny.patcher, threshold=threshold, speedup=speedup), tiny, steps=steps)
-        assert (reports[-1].computed, reports[-1].settings["speedup"]) == (computed, speedup)
-        assert " to " in reports[-1].settings["threshold"] and not any(
-            "Speedup" in each for each in reports[-1].messages
-        )
+        report = reports[-1]
+        assert (report.computed, report.asked, report.messages) == (computed, speedup, plan_messages(node, tiny))
+        assert " to " in report.settings["threshold"]
+
+
+def plan_messages(node, tiny):
+    return list(node.plan(tiny.patcher, defaults(node)).messages)
 
 
 @pytest.mark.parametrize("off", [dict(speedup=1.0), dict(speedup=2.0, threshold=0.0)])
@@ -171,12 +175,18 @@ def test_without_speedup_a_node_does_what_it_did(node):
     patcher = shared("flux_dev").patcher
     plan = node.plan(patcher, defaults(node))
     assert plan == node.plan(patcher, {name: value for name, value in defaults(node).items() if name != "speedup"})
-    assert plan.method.speedup == 0 and "speedup" not in plan.settings
+    assert plan.method.speedup == 0
 
 
 def test_a_static_mask_and_a_speedup_exclude_each_other():
     with pytest.raises(ValueError, match="static step mask alone decides.*Set speedup to 0, or mask_is_static to off"):
         executed(DBCache, shared("flux_dev").patcher, speedup=2.0, step_mask="fast", mask_is_static=True)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 1.0, 10.0])
+def test_dbcache_looks_at_the_signal_for_a_speedup_whatever_the_threshold(threshold):
+    settings = defaults(DBCache) | dict(threshold=threshold, speedup=2.0)
+    assert isinstance(DBCache.plan(shared("flux_dev").patcher, settings).method.probe, HeadResidual)
 
 
 def real(name, unet_config):
