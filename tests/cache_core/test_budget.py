@@ -18,11 +18,20 @@ from stepcache.cache_core.types import Run
 
 from .driving import POSITIONS, computed_in, run_of
 
-many = settings(max_examples=40, deadline=None, derandomize=True, database=None)
+many = settings(max_examples=60, deadline=None, derandomize=True, database=None)
 
 speedups = st.floats(1.0, 5.0)
 steps = st.integers(4, 100)
 samplers = st.sampled_from(sorted(POSITIONS))
+sizes = st.floats(1e-6, 1e3)
+profiles = st.one_of(
+    st.builds(lambda size: [size], sizes),
+    st.builds(lambda size, rate: [size * rate**i for i in range(200)], sizes, st.floats(1.01, 1.2)),  # rising
+    st.builds(lambda size, rate: [size * rate**i for i in range(200)], sizes, st.floats(0.8, 0.99)),  # falling
+    st.builds(lambda size, gap, spike: [size] * gap + [size * spike], sizes, st.integers(1, 20), st.floats(2.0, 1e3)),
+    st.lists(st.floats(0.0, 10.0), min_size=1, max_size=60),
+)
+"""What the score grows by from one evaluation to the next: constant, rising, falling, with spikes, or anyhow."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +88,12 @@ def landed(speedup, count, changes, sampler="euler", **limits) -> Landed:
 @pytest.mark.parametrize("sampler", POSITIONS)
 def test_it_lands_whatever_the_signal_does(changes, sampler):
     for count in (4, 10, 28, 100):
-        for speedup in (1.0, 1.3, 2.0, 3.0, 5.0):
+        for speedup in (1.3, 2.0, 5.0):
             assert not landed(speedup, count, changes, sampler).misses(speedup), (count, speedup)
 
 
 @many
-@given(speedups, steps, samplers, st.lists(st.floats(0.0, 10.0), min_size=1, max_size=60))
+@given(speedups, steps, samplers, profiles)
 def test_it_lands_on_drawn_scores(speedup, count, sampler, changes):
     assert not landed(speedup, count, changes, sampler).misses(speedup)
 
@@ -124,7 +133,7 @@ LIMITS = {
 
 
 @many
-@given(speedups, steps, st.sampled_from(sorted(LIMITS)), st.lists(st.floats(0.0, 10.0), min_size=1, max_size=60))
+@given(speedups, steps, st.sampled_from(sorted(LIMITS)), profiles)
 def test_limits_hold_and_what_they_leave_lands_as_near_as_possible(speedup, count, name, changes):
     limits = LIMITS[name]
     run = landed(speedup, count, changes, **limits)
