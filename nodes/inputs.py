@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from comfy_api.latest import io
@@ -117,6 +117,15 @@ def check_settings(
             f"start_percent ({start_percent:g}) is not below end_percent ({end_percent:g}), so nothing could be "
             "reused. Lower start_percent or raise end_percent."
         )
+    return None
+
+
+def out_of_range(inputs: Iterable[io.Input], settings: Mapping[str, Any]) -> str | None:
+    """What is wrong with numbers that came from another node, which ComfyUI checks only where they were typed; or None."""
+    for entry in inputs:
+        low, high, value = getattr(entry, "min", None), getattr(entry, "max", None), settings.get(entry.id)
+        if low is not None and value is not None and not low <= value <= high:
+            return f"{entry.id} is {value:g}. Use a number from {low:g} to {high:g}."
     return None
 
 

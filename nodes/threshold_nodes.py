@@ -152,7 +152,11 @@ class DBCache(ThresholdNode):
             io.Int.Input("head_blocks", default=8, min=1, max=200, tooltip="Blocks at the start that always run (Fn)."),
             io.Int.Input("tail_blocks", default=0, min=0, max=200, tooltip="Blocks at the end that always run (Bn)."),
             io.Int.Input(
-                "warmup_steps", default=8, min=0, max=1000, tooltip="The first so many evaluations are computed."
+                "warmup_steps",
+                default=8,
+                min=0,
+                max=1000,
+                tooltip="The first so many evaluations are computed. A step mask has a warm-up of its own instead.",
             ),
             io.Int.Input(
                 "max_cached_steps",

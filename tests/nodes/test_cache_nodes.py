@@ -13,7 +13,7 @@ from stepcache.model_patches.variants import table
 from stepcache.nodes import NODES, base
 from stepcache.nodes.inputs import check_settings
 from stepcache.nodes.planned_nodes import PLANNED_NODES, DPCache, MagCache, MeanCache, Spectrum, TaylorSeer
-from stepcache.nodes.threshold_nodes import THRESHOLD_NODES, DBCache, EasyCache, TeaCache
+from stepcache.nodes.threshold_nodes import THRESHOLD_NODES, DBCache, EasyCache, SeaCache, TeaCache
 
 from ..model_patches.real_configs import FLUX
 from ..sampling import count_block_runs, run
@@ -248,6 +248,29 @@ def test_a_prompt_from_before_the_later_inputs_of_dbcache_runs_as_it_did():
     assert dbcache_mask(max_accumulated=1e-6) == "111111011111" != dbcache_mask()
 
 
+def test_a_mask_computes_its_own_steps_at_the_default_warm_up():
+    mask = dict(step_mask="ultra", mask_is_static=True)
+    assert dbcache_mask(warmup_steps=8, **mask) == dbcache_mask(warmup_steps=0, **mask) == "110100100011"
+
+
+@pytest.mark.parametrize(
+    ("node", "settings", "problem"),
+    [
+        ("StepCacheDBCache", dict(warmup_interval=0), "warmup_interval is 0. Use a number from 1 to 1000"),
+        ("StepCacheDBCache", dict(max_accumulated=-1.0), "max_accumulated is -1. Use a number from 0 to 1000"),
+        ("StepCacheDBCache", dict(max_accumulated=math.nan), "max_accumulated is nan. Use"),
+        ("StepCacheDBCache", dict(head_blocks=-3), "head_blocks is -3. Use a number from 1 to 200"),
+        ("StepCacheTaylorSeer", dict(order=9), "order is 9. Use a number from 0 to 3"),
+        ("StepCacheSpectrum", dict(window_size=math.inf), "window_size is inf. Use a number from 1 to 100"),
+    ],
+)
+def test_numbers_from_other_nodes_are_checked_too(node, settings, problem):
+    """ComfyUI checks those that were typed."""
+    (node,) = (other for other in (*THRESHOLD_NODES, *PLANNED_NODES) if other.node_id == node)
+    with pytest.raises(ValueError, match=problem):
+        executed(node, shared("flux_dev").patcher, **settings)
+
+
 SHOWN = [(MagCache, "curve"), (TaylorSeer, "interval"), (MeanCache, "table"), (DPCache, "plan"), (Spectrum, "window")]
 
 
@@ -310,3 +333,35 @@ def test_a_file_without_a_curve_is_refused_with_the_cure(tmp_path, text, problem
         file.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=problem):
         executed(MagCache, shared("flux_dev").patcher, profile_file=str(file))
+
+
+# -- a sampler that chooses its own steps ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["flux_dev", "wan_flow_rvs", "pixart_alpha", "pixart_sigma"])
+def test_seacache_at_a_huge_threshold_ends_under_a_sampler_that_chooses_its_steps(name, monkeypatch):
+    """dpm_adaptive halves its step until it is content: on reused results it may never be, and then gets computed ones."""
+    reports, tiny = [], shared(name)
+    monkeypatch.setattr(base, "NodeProgress", lambda _node: reports.append)
+    output = run(executed(SeaCache, tiny.patcher, threshold=1e9), tiny, steps=8, sampler="dpm_adaptive")
+    report = reports[-1]
+    assert torch.isfinite(output).all() and report.finished and report.reused > 0
+    stuck = [evaluation for evaluation in report.trace if evaluation.reason == "the sampler makes no progress"]
+    assert bool(stuck) is (name != "flux_dev") and not any(evaluation.reused_calls for evaluation in stuck)
+    assert report.evaluations < 100 * report.steps
+
+
+# -- samplers that look into guidance -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", ["euler", "euler_cfg_pp", "dpmpp_2m_cfg_pp"])
+@pytest.mark.parametrize("node", [MeanCache, DPCache, EasyCache])
+def test_only_the_node_above_guidance_leaves_cfg_pp_alone(node, sampler, monkeypatch):
+    reports, tiny = [], shared("flux_dev")
+    monkeypatch.setattr(base, "NodeProgress", lambda _node: reports.append)
+    settings = dict(threshold=10.0) if node is EasyCache else dict(computed=0.4)
+    output = run(executed(node, tiny.patcher, **settings), tiny, steps=14, cfg=2.0, sampler=sampler)
+    refused = node is MeanCache and sampler != "euler"
+    assert torch.isfinite(output).all() and (reports[-1].reused == 0) is refused
+    assert any("take a sampler without cfg_pp" in message for message in reports[-1].messages) is refused
+    assert torch.equal(output, run(tiny.patcher, tiny, steps=14, cfg=2.0, sampler=sampler)) is refused
