@@ -53,6 +53,17 @@ SETTINGS: list[tuple[str, str, CacheMethod]] = [
     *(("DBCache", f"mask {name}", dbcache(1.0, 1, 0, mask=name, reuse_others=True)) for name in POLICIES),
     *(("SeaCache", f"threshold {value:g}", seacache(value)) for value in (0.1, 0.15, 0.2, 0.3, 0.4)),
     *(("EasyCache", f"threshold {value:g}", easycache(value, warmup=3)) for value in (0.02, 0.03, 0.05, 0.08, 0.12)),
+    *(
+        (name, f"speedup {value:g}", make(speedup=value))
+        for name, make in (
+            ("TeaCache", partial(teacache, 0.08)),
+            ("First Block Cache", partial(first_block_cache, 0.1)),
+            ("DBCache", partial(dbcache, 0.15, 1, 0, Extrapolation(), warmup=4)),
+            ("SeaCache", partial(seacache, 0.15)),
+            ("EasyCache", partial(easycache, 0.05, warmup=3)),
+        )
+        for value in (2.0, 2.5)
+    ),
     *(("MagCache", f"general curve, {value:g}", magcache(FLAT, value, 3, 0.2)) for value in (0.02, 0.04, 0.06, 0.12)),
     *(("TaylorSeer", f"every {n}, order {m}", taylorseer(n, m)) for n in (2, 3, 4) for m in (0, 1, 2)),
     *(("TaylorSeer", f"every {n}, {name}", taylorseer(n, 2, basis=BASES[name]())) for n in (2, 3, 4) for name in BASES),

@@ -68,12 +68,14 @@ class CacheNode(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, threshold=None, start_percent=None, end_percent=None, max_consecutive=None) -> bool | str:
-        return check_settings(threshold, start_percent, end_percent, max_consecutive) or True
+    def validate_inputs(
+        cls, threshold=None, start_percent=None, end_percent=None, max_consecutive=None, speedup=None
+    ) -> bool | str:
+        return check_settings(threshold, start_percent, end_percent, max_consecutive, speedup) or True
 
     @classmethod
     def execute(cls, model, **settings) -> io.NodeOutput:
-        names = ("threshold", "start_percent", "end_percent", "max_consecutive")
+        names = ("threshold", "start_percent", "end_percent", "max_consecutive", "speedup")
         problem = check_settings(**{name: settings[name] for name in names if name in settings})
         others = [entry for entry in (*cls.own_inputs(), *cls.later_inputs()) if entry.id not in names]
         problem = problem or out_of_range(others, settings)

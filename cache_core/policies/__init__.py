@@ -5,14 +5,16 @@ if this branch leads the evaluation), then `computed` or `reused`, whichever rea
 its own proposals would drift as soon as something else forces a compute.
 """
 
+from .budget import Budgeted
 from .change import AccumulatedChange, ChangeFromAnchor
 from .limits import Guarded, StepMask
 from .planned import MagnitudeBudget, Scheduled
-from .policy import Policy, StepPlan
+from .policy import Policy, StepPlan, Watching
 from .predicted import PredictedChange
 
 __all__ = [
     "AccumulatedChange",
+    "Budgeted",
     "ChangeFromAnchor",
     "Guarded",
     "MagnitudeBudget",
@@ -21,4 +23,5 @@ __all__ = [
     "Scheduled",
     "StepMask",
     "StepPlan",
+    "Watching",
 ]
