@@ -93,7 +93,18 @@ def name_of(method: CacheMethod) -> str:
 
 def misfit(method: CacheMethod) -> str | None:
     """Why the parts do not make sense together and what to do about it, or None."""
-    return _misfit_of_mask(method) or _misfit_of_policy(method) or _misfit_of_boundary(method)
+    return (
+        _misfit_of_mask(method) or _misfit_of_policy(method) or _misfit_of_boundary(method) or _misfit_of_budget(method)
+    )
+
+
+def _misfit_of_budget(method: CacheMethod) -> str | None:
+    if method.speedup and isinstance(method.probe, Nothing):
+        return (
+            "a speedup moves the threshold of a policy that judges a change, and there is none. Set speedup to 0, or set a "
+            "probe and policy to change from anchor, accumulated change or predicted change"
+        )
+    return None
 
 
 def _misfit_of_mask(method: CacheMethod) -> str | None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
-from .policies import Guarded, Policy, StepMask
+from .policies import Budgeted, Guarded, Policy, StepMask, Watching
 from .predictors import Predictor
 from .probes import Nothing, Probe
 from .recording import Recorder
-from .report import RunReport
+from .report import Evaluation, RunReport
 from .types import Run, Step
 
 CURE = "give the node a value of your own instead of the recommended one to reuse all the same"
@@ -56,6 +56,7 @@ class CacheMethod:
         min_steps: runs whose whole schedule has fewer steps reuse nothing.
         few_step_model: the model is distilled to few steps; no run of it reuses anything.
         idle: another reason why nothing at all is reused, and what to do about it.
+        speedup: >= 1: this part of all evaluations is computed, by `Budgeted`; 0 leaves the policy its threshold.
     """
 
     name: str
@@ -75,6 +76,7 @@ class CacheMethod:
     few_step_model: bool = False
     idle: str | None = None
     warmup_interval: int = 1
+    speedup: float = 0.0
 
     def refusal(self, run: Run) -> str | None:
         """Why nothing at all is reused in this run and what to do about it, or None."""
@@ -101,9 +103,11 @@ class CacheMethod:
                 computed.append(index)
         return tuple(computed)
 
-    def new_policy(self) -> Policy:
-        return Guarded(
-            copy.deepcopy(self.policy),
+    def new_policy(self, trace: Sequence[Evaluation] = ()) -> Policy:
+        """A policy for one branch; `trace` are the run's evaluations, growing as it goes on, the present one the last."""
+        inner = copy.deepcopy(self.policy)
+        limits = Guarded(
+            inner,
             self.max_consecutive,
             self.warmup,
             self.max_reused,
@@ -111,6 +115,7 @@ class CacheMethod:
             self.last_step,
             self.warmup_interval,
         )
+        return Budgeted(cast(Watching, inner), limits, self.speedup, trace) if self.speedup else limits
 
     def new_predictor(self) -> Predictor:
         return copy.deepcopy(self.predictor)

@@ -6,7 +6,8 @@ Pure functions on numbers; what they plan for comes from recordings, tables, or 
 from __future__ import annotations
 
 import math
-from itertools import accumulate
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -108,11 +109,20 @@ def cheapest_path(costs: np.ndarray, computed: int, forced: int = 2) -> tuple[tu
     return (*range(forced - 2), *reversed(steps)), cost
 
 
+def error_weights(sigmas: Sequence[float]) -> list[float]:
+    """How much an error in each step counts in a model of which nothing is known.
+
+    An error at sigma grows by about 1 / (1.05 - sigma) until the end (measured on the small model of this project). That
+    times the length of the step, sigma being scaled to the run's largest.
+    """
+    top = max(sigmas, default=0.0) or 1.0
+    return [(high - low) / (1.05 * top - high) for high, low in pairwise(sigmas)]
+
+
 def general_steps(run: Run, computed: int, forced: int = 2) -> frozenset[int]:
     """A plan for a model of which nothing is known: dense where an error would be amplified most.
 
-    An error at sigma grows by about 1 / (1.05 - sigma) until the end (measured on the small model of this project), so the
-    steps share out the integral of that over sigma evenly, sigma being scaled to the run's largest.
+    The steps share out the sum of `error_weights` evenly.
 
     Args:
         computed: how many steps to compute, the last among them.
@@ -122,9 +132,7 @@ def general_steps(run: Run, computed: int, forced: int = 2) -> frozenset[int]:
     if computed > last:
         return frozenset(range(run.steps))
     start = min(forced, computed - 1)
-    top = max(run.sigmas) or 1.0
-    sigmas = [sigma / top for sigma in run.sigmas]
-    weights = [(high - low) / (1.05 - high) for high, low in zip(sigmas[start:last], sigmas[start + 1 :], strict=False)]
+    weights = error_weights(run.sigmas)[start:last]
     passed = list(accumulate(weights, initial=0.0))
     wanted = computed - 1 - start
     chosen: list[int] = []

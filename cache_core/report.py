@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from statistics import median
@@ -10,6 +11,9 @@ from typing import Any
 
 VERSION = 1
 """Of the dictionary made by `RunReport.as_dict`; rises when a field changes its meaning or goes away."""
+
+BUDGET_TOLERANCE = 0.05
+"""Of the evaluations asked for, and one at least: computing more or fewer is told."""
 
 NODE_WIDTH = 36
 """Characters that fit into a line on a node."""
@@ -27,6 +31,7 @@ class Evaluation:
     computed_calls: int = 0
     reused_calls: int = 0
     seconds: float = 0.0  # start of this evaluation to start of the next
+    threshold: float | None = None  # that the signal was held against; None where none decided
 
     @property
     def reused(self) -> bool:
@@ -54,6 +59,7 @@ class RunReport:
     device_reads: int = 0  # values fetched from the device to decide; each may wait for it
     seconds: float = 0.0
     finished: bool = False
+    asked: float = 0.0  # how many times fewer evaluations shall be computed; 0 where a threshold or a plan decides
 
     @property
     def evaluations(self) -> int:
@@ -83,12 +89,30 @@ class RunReport:
         if text not in self.messages:
             self.messages.append(text)
 
+    def note_budget(self) -> None:
+        """Show where the threshold was moved to, and say so if a run that came to its end missed what was asked for."""
+        if not self.asked:
+            return
+        used = [evaluation.threshold for evaluation in self.trace if evaluation.threshold]
+        if used:
+            self.settings = {**self.settings, "threshold": f"{min(used):.3g} to {max(used):.3g}"}
+        asked, ended = self.evaluations / self.asked, self.trace and (self.trace[-1].position or 0) > self.steps - 2
+        if ended and abs(self.computed - asked) > max(1.0, BUDGET_TOLERANCE * asked):
+            missed = f"{self.computed} evaluations computed instead of {asked:.3g}{self._forced()}"
+            self.message(f"The budget was not kept: {missed}")
+
+    def _forced(self) -> str:
+        """What computed most evaluations, whatever the budget."""
+        reasons = Counter(each.reason for each in self.trace if not each.reused and each.threshold is None)
+        return "".join(f" ({count} by: {reason})" for reason, count in reasons.most_common(1))
+
     def summary(self) -> str:
         """The short text shown on the node, in lines that fit it."""
         text = f"{self.reused} of {self.evaluations} reused"
         if self.finished:
             text += f" · {self.speedup:.2f}x · {self.cache_bytes / 2**20:.1f} MiB"
-        lines = [text, *(f"{name}: {value}" for name, value in self.settings.items())]
+        asked = [f"asked for {self.asked:.2f}x: {self.computed} of {self.evaluations} computed"] if self.asked else []
+        lines = [text, *asked, *(f"{name}: {value}" for name, value in self.settings.items())]
         for message in self.messages:
             lines += wrap(message, NODE_WIDTH)
         return "\n".join(lines)
@@ -96,8 +120,9 @@ class RunReport:
     def log_line(self) -> str:
         """The one line written to the log at the end of a run."""
         settings = ", ".join(f"{name} {value}" for name, value in self.settings.items())
+        asked = f", asked for {self.asked:.2f}x" if self.asked else ""
         line = (
-            f"StepCache {self.method} on {self.model} ({settings}): {self.computed} of {self.evaluations} evaluations "
+            f"StepCache {self.method} on {self.model} ({settings}){asked}: {self.computed} of {self.evaluations} evaluations "
             f"computed, {self.reused} reused, about {self.speedup:.2f}x, {self.seconds:.1f} s, "
             f"cache {self.cache_bytes / 2**20:.1f} MiB"
         )
@@ -112,6 +137,7 @@ class RunReport:
             "settings": dict(self.settings),
             "messages": list(self.messages),
             "steps": self.steps,
+            "asked": self.asked,
             "evaluations": self.evaluations,
             "computed": self.computed,
             "reused": self.reused,

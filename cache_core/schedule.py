@@ -30,6 +30,35 @@ class StepClock:
         following = self.sigmas[min(int(position) + 1, self.total)] if self.sigmas else 0.0
         return Step(position, self.total, sigma, following)
 
+    def at(self, position: float) -> Step:
+        """The reverse of `step`, for a position below the number of steps.
+
+        >>> StepClock((1.0, 0.5, 0.25, 0.0)).at(0.5).sigma
+        0.75
+        """
+        high, low = self.sigmas[int(position) : int(position) + 2]
+        return Step(position, self.total, high + position % 1 * (low - high), low)
+
+    def coming(self, seen: Sequence[float]) -> list[Step]:
+        """The evaluations that are still to come, if steps go on as the one before did.
+
+        Samplers with several evaluations a step have them in the middle of it (dpm_2) or at its ends (heun). At a last step
+        that ends at 0 those that have them in the middle leave them out.
+
+        Args:
+            seen: the positions of all evaluations so far, the present one the last.
+
+        >>> [step.position for step in StepClock((1.0, 0.75, 0.5, 0.25, 0.0)).coming([0.0, 0.5, 1.0])]
+        [1.5, 2.0, 2.5, 3.0]
+        """
+        now, last = int(seen[-1]), self.total - 1
+        here, before = ([position - step for position in seen if int(position) == step] for step in (now, now - 1))
+        usual = max(before, here, key=len)
+        positions = [now + offset for offset in usual[len(here) :]]
+        positions += [step + offset for step in range(now + 1, last + 1) for offset in usual]
+        end = self.total if positions and self.sigmas[-1] > 0 else last
+        return [self.at(position) for position in positions if position <= last or position < end]
+
     def _position(self, sigma: float) -> float:
         nodes = self.sigmas
         at = [i for i, node in enumerate(nodes) if abs(node - sigma) <= TOLERANCE * max(abs(node), TOLERANCE)]

@@ -101,7 +101,7 @@ class CacheSession:
         self.sigma: Tensor | None = None
         self.step: Step | None = None
         self.last_sigma = float("inf")
-        self.report.steps = self.run.steps
+        self.report.steps, self.report.asked = self.run.steps, self.method.speedup
         self.refusal = self.method.refusal(self.run)
         if self.refusal:
             self.report.message(self.refusal)
@@ -128,6 +128,7 @@ class CacheSession:
         self._end_evaluation()
         self.branches.clear()
         self.sigma = None
+        self.report.note_budget()
         self.report.finished = True
         self.report.seconds = time.perf_counter() - self.started
         self._tell()
@@ -176,7 +177,7 @@ class CacheSession:
         return state
 
     def new_policy(self, branch: Branch) -> Policy:
-        policy = self.method.new_policy()
+        policy = self.method.new_policy(self.report.trace)
         policy.begin(self.run, branch.order)
         return policy
 
@@ -304,7 +305,7 @@ class ModelCall:
 
     def _note(self, decision: Decision, score: float | None) -> None:
         self.evaluation.reason = decision.reason
-        self.evaluation.signal = score if score is not None and math.isfinite(score) else None
+        self.evaluation.signal, self.evaluation.threshold = finite(score), finite(decision.threshold)
 
     @property
     def evaluation(self) -> Evaluation:
@@ -377,6 +378,10 @@ class ModelCall:
 
 def split(stream: Tensor | None, count: int) -> Sequence[Tensor | None]:
     return [None] * count if stream is None else stream.chunk(count)
+
+
+def finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def shapes_of(streams: Streams) -> Hashable:

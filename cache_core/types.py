@@ -44,6 +44,7 @@ class Decision:
 
     reuse: bool
     reason: str
+    threshold: float | None = None  # that the score was held against, if it was
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from stepcache.cache_core.methods import (
     dpcache,
     easycache,
     first_block_cache,
+    magcache,
     meancache,
     seacache,
     spectrum,
@@ -29,6 +30,7 @@ from stepcache.cache_core.predictors import BASES, Extrapolation
 from stepcache.cache_core.quality import psnr, ssim
 from stepcache.cache_core.step_masks import POLICIES
 from stepcache.model_patches.install import apply_cache
+from stepcache.nodes.planned_nodes import FLAT
 
 from .bench_cost import clock
 from .pack import ROOT, load_package
@@ -51,13 +53,29 @@ SETTINGS: list[tuple[str, str, CacheMethod]] = [
     *(("DBCache", f"mask {name}", dbcache(1.0, 1, 0, mask=name, reuse_others=True)) for name in POLICIES),
     *(("SeaCache", f"threshold {value:g}", seacache(value)) for value in (0.1, 0.15, 0.2, 0.3, 0.4)),
     *(("EasyCache", f"threshold {value:g}", easycache(value, warmup=3)) for value in (0.02, 0.03, 0.05, 0.08, 0.12)),
+    *(
+        (name, f"speedup {value:g}", make(speedup=value))
+        for name, make in (
+            ("TeaCache", partial(teacache, 0.08)),
+            ("First Block Cache", partial(first_block_cache, 0.1)),
+            ("DBCache", partial(dbcache, 0.15, 1, 0, Extrapolation(), warmup=4)),
+            ("SeaCache", partial(seacache, 0.15)),
+            ("EasyCache", partial(easycache, 0.05, warmup=3)),
+        )
+        for value in (2.0, 2.5)
+    ),
+    *(("MagCache", f"general curve, {value:g}", magcache(FLAT, value, 3, 0.2)) for value in (0.02, 0.04, 0.06, 0.12)),
     *(("TaylorSeer", f"every {n}, order {m}", taylorseer(n, m)) for n in (2, 3, 4) for m in (0, 1, 2)),
-    *(("TaylorSeer", f"every {n}, {name}", taylorseer(n, 2, basis=BASES[name]())) for n in (2, 3) for name in BASES),
+    *(("TaylorSeer", f"every {n}, {name}", taylorseer(n, 2, basis=BASES[name]())) for n in (2, 3, 4) for name in BASES),
     *(("Spectrum", f"window {w:g} + {g:g}", spectrum(5, w, g)) for w, g in ((2.0, 0.0), (2.0, 0.25), (2.0, 0.75))),
-    *(("DPCache", f"general plan, {k}, order {m}", dpcache(general(k, 3), m)) for k in (10, 14) for m in (1, 2)),
-    *(("MeanCache", f"general plan, {k}, lookback {n}", meancache(general(k), n)) for k in (10, 14) for n in (1, 2, 4)),
+    *(("DPCache", f"general plan, {k}, order {m}", dpcache(general(k, 3), m)) for k in (10, 11, 14) for m in (1, 2)),
+    *(
+        ("MeanCache", f"general plan, {k}, lookback {n}", meancache(general(k), n))
+        for k in (8, 10, 14)
+        for n in (1, 2, 4)
+    ),
 ]
-FEWER_STEPS = (20, 18, 16, 14, 12)
+FEWER_STEPS = (20, 18, 16, 14, 12, 10, 8)
 PROMPTS = (
     "sunset clouds mountains sea boat",
     "day mountains trees house sun",

@@ -11,7 +11,7 @@ from comfy_api.latest import io
 from ..cache_core.method import Plan
 from ..model_patches.install import apply_cache
 from ..model_patches.variants import Facts
-from .inputs import check_settings, limits_of, shared_inputs
+from .inputs import check_settings, limits_of, out_of_range, shared_inputs
 from .progress import NodeProgress
 
 CATEGORY = "StepCache"
@@ -72,13 +72,17 @@ class CacheNode(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, threshold=None, start_percent=None, end_percent=None, max_consecutive=None) -> bool | str:
-        return check_settings(threshold, start_percent, end_percent, max_consecutive) or True
+    def validate_inputs(
+        cls, threshold=None, start_percent=None, end_percent=None, max_consecutive=None, speedup=None
+    ) -> bool | str:
+        return check_settings(threshold, start_percent, end_percent, max_consecutive, speedup) or True
 
     @classmethod
     def execute(cls, model, **settings) -> io.NodeOutput:
-        names = ("threshold", "start_percent", "end_percent", "max_consecutive")
+        names = ("threshold", "start_percent", "end_percent", "max_consecutive", "speedup")
         problem = check_settings(**{name: settings[name] for name in names if name in settings})
+        others = [entry for entry in (*cls.own_inputs(), *cls.later_inputs()) if entry.id not in names]
+        problem = problem or out_of_range(others, settings)
         if problem:
             raise ValueError(problem)
         plan = cls.plan(model, settings)

@@ -29,7 +29,7 @@ from ..model_patches.calibration import Calibration, calibration_for, published
 from ..model_patches.variants import Facts
 from .base import CacheNode, Settings
 from .compose_inputs import DIFFERENCE, NO_MASK, choices, compose_inputs
-from .inputs import AUTOMATIC, check_settings, limits_of
+from .inputs import AUTOMATIC, check_settings, limits_of, speedup_input
 from .planned_nodes import NO_CURVE, careful, chosen_curve
 from .threshold_nodes import NO_FIGURES
 
@@ -49,6 +49,9 @@ FIGURES = {"TeaCache": "teacache", "First Block Cache": "first_block", "DBCache"
            "EasyCache": "easycache"}  # fmt: skip
 """Files of recommended thresholds by the method's name."""
 
+FIRST_THRESHOLD = 0.1
+"""Where the threshold begins that a speedup moves, if none is known: within a few evaluations it follows the signal."""
+
 
 class ComposeCache(CacheNode):
     node_id = "StepCacheCompose"
@@ -64,12 +67,16 @@ class ComposeCache(CacheNode):
         return compose_inputs()
 
     @classmethod
+    def later_inputs(cls) -> list[io.Input]:
+        return [speedup_input()]
+
+    @classmethod
     def validate_inputs(
-        cls, start_percent=None, end_percent=None, max_consecutive=None,
+        cls, start_percent=None, end_percent=None, max_consecutive=None, speedup=None,
         probe=None, policy=None, predictor=None, boundary=None, step_mask=None,
     ) -> bool | str:  # fmt: skip
         """ComfyUI hands over the choices whether they are asked for or not; they are judged together in `plan`."""
-        return check_settings(None, start_percent, end_percent, max_consecutive) or True
+        return check_settings(None, start_percent, end_percent, max_consecutive, speedup) or True
 
     @classmethod
     def plan(cls, model, settings: Settings, run_facts: Facts | None = None) -> Plan | None:
@@ -99,7 +106,8 @@ def switched_off(settings: Settings) -> bool:
     policy = settings["policy"]
     if settings["step_mask"].get("static"):
         return False
-    return policy.get("threshold") == 0 or policy.get("interval") == 1 or policy.get("computed", 0) >= 1
+    everything = policy.get("interval") == 1 or policy.get("computed", 0) >= 1 or settings.get("speedup") == 1
+    return policy.get("threshold") == 0 or everything
 
 
 @dataclass(frozen=True)
@@ -130,11 +138,12 @@ def composed(model, settings: Settings, run_facts: Facts | None) -> Plan:
         mask=mask,
         warmup=settings["warmup_steps"],
         max_reused=settings["max_cached_steps"],
+        speedup=settings.get("speedup", 0.0),
     )
     refuse_misfits(draft, model)
     name = name_of(draft)
     if watching:
-        chosen = judged(draft.probe, name, model, settings["policy"], run_facts)
+        chosen = judged(draft, name, model, settings["policy"], run_facts)
     limits = careful(model, settings, run_facts) if chosen.recommended else limits_of(settings)
     method = replace(draft, name=name, policy=chosen.policy, **limits)
     return Plan(method, {"method": name, **chosen.shown}, chosen.messages)
@@ -169,22 +178,32 @@ def planned(model, settings: Settings, run_facts: Facts | None) -> Chosen:
     return Chosen(curve, shown, () if known else (NO_CURVE,), choice["threshold"] == AUTOMATIC)
 
 
-def judged(probe: Probe, name: str, model, choice: Settings, run_facts: Facts | None) -> Chosen:
-    """A policy that judges a signal, with the person's threshold or the one recommended for the method of this name."""
+def judged(draft: CacheMethod, name: str, model, choice: Settings, run_facts: Facts | None) -> Chosen:
+    """A policy that judges a signal, with the person's threshold or the one recommended for the method of this name.
+
+    With a speedup that is only where the threshold begins, and nothing is left to us.
+    """
     file = FIGURES.get(name.removesuffix(MASKED))
     figures = calibration_for(file, model, run_facts) if file else None
     if figures and file == "teacache":
-        figures = teacache_figures(figures, probe, choice)
+        figures = teacache_figures(figures, draft.probe, choice)
     threshold, recommended = choice["threshold"], choice["threshold"] == AUTOMATIC
     if recommended:
-        if figures is None:
-            raise ValueError(f"There is no recommended threshold for {name} as set here. Set a threshold above 0.")
-        threshold = figures.threshold
+        threshold = recommended_threshold(figures, draft, name)
     policy = WATCHING[choice["policy"]](threshold)
     if isinstance(policy, AccumulatedChange) and figures and figures.coefficients:
         policy = AccumulatedChange(threshold, figures.coefficients, figures.fitted_range or policy.fitted_range)
     shown = {"threshold": threshold, **({"figures": figures.name} if figures else {})}
-    return Chosen(policy, shown, (NO_FIGURES,) if figures and not figures.source else (), recommended)
+    messages = (NO_FIGURES,) if figures and not figures.source else ()
+    return Chosen(policy, shown, messages, recommended and not draft.speedup)
+
+
+def recommended_threshold(figures: Calibration | None, draft: CacheMethod, name: str) -> float:
+    if figures is None and not draft.speedup:
+        raise ValueError(
+            f"There is no recommended threshold for {name} as set here. Set a threshold above 0, or a speedup."
+        )
+    return figures.threshold if figures else FIRST_THRESHOLD
 
 
 def teacache_figures(figures: Calibration, probe: Probe, choice: Settings) -> Calibration | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from comfy_api.latest import io
@@ -11,11 +11,27 @@ from comfy_api.latest import io
 from ..cache_core.storage import CACHE_DEVICES
 
 AUTOMATIC = -1.0
+MOST_SPEEDUP = 5.0
 TOGETHER, APART = BRANCHES = ("together", "apart")
 
 
 def threshold_input(tooltip: str) -> io.Input:
     return io.Float.Input("threshold", default=AUTOMATIC, min=-1.0, max=10.0, step=0.005, round=0.0001, tooltip=tooltip)
+
+
+def speedup_input() -> io.Input:
+    return io.Float.Input(
+        "speedup",
+        default=0.0,
+        min=0.0,
+        max=MOST_SPEEDUP,
+        step=0.1,
+        round=0.01,
+        optional=True,
+        tooltip="How many times fewer evaluations are computed: 2 computes half of them, and the threshold is moved during "
+        "the run to land there. From 1 (computes all) to 5; 0 uses the threshold as it is. Reused evaluations are not free, "
+        "above all where some blocks always run, so the time saved is less.",
+    )
 
 
 def shared_inputs() -> list[io.Input]:
@@ -68,6 +84,7 @@ def check_settings(
     start_percent: float | None = None,
     end_percent: float | None = None,
     max_consecutive: int | None = None,
+    speedup: float | None = None,
 ) -> str | None:
     """What is wrong with the settings and how to mend it, or None. Settings not known yet are None."""
     given = {
@@ -75,6 +92,7 @@ def check_settings(
         "start_percent": start_percent,
         "end_percent": end_percent,
         "max_consecutive": max_consecutive,
+        "speedup": speedup,
     }
     for name, value in given.items():
         if value is not None and not isinstance(value, (int, float)):
@@ -86,6 +104,11 @@ def check_settings(
             f"threshold is {threshold:g}. Use -1 for the recommended value, 0 to switch the cache off, "
             "or a number above 0 (larger is faster and less exact)."
         )
+    if speedup and not 1 <= speedup <= MOST_SPEEDUP:
+        return (
+            f"speedup is {speedup:g}. Use a number from 1 to {MOST_SPEEDUP:g} (2 computes half of the evaluations), or 0 to "
+            "use the threshold."
+        )
     for name, value in (("start_percent", start_percent), ("end_percent", end_percent)):
         if value is not None and not 0 <= value <= 1:
             return f"{name} is {value:g}. Use a number from 0 to 1."
@@ -94,6 +117,15 @@ def check_settings(
             f"start_percent ({start_percent:g}) is not below end_percent ({end_percent:g}), so nothing could be "
             "reused. Lower start_percent or raise end_percent."
         )
+    return None
+
+
+def out_of_range(inputs: Iterable[io.Input], settings: Mapping[str, Any]) -> str | None:
+    """What is wrong with numbers that came from another node, which ComfyUI checks only where they were typed; or None."""
+    for entry in inputs:
+        low, high, value = getattr(entry, "min", None), getattr(entry, "max", None), settings.get(entry.id)
+        if low is not None and value is not None and not low <= value <= high:
+            return f"{entry.id} is {value:g}. Use a number from {low:g} to {high:g}."
     return None
 
 

@@ -56,7 +56,10 @@ def interval_input() -> io.Input:
 
 
 def order_input(default: int) -> io.Input:
-    tooltip = "0 holds the last result, 1 is linear, 2 and 3 are curved."
+    tooltip = (
+        "0 holds the last result, 1 is linear, 2 and 3 are curved. 2 and 3 lose much where few steps are computed, unless the "
+        "basis is hermite; at large intervals 0 is closest."
+    )
     return io.Int.Input("order", default=default, min=0, max=3, tooltip=tooltip)
 
 
@@ -66,7 +69,8 @@ def basis_inputs() -> list[io.Input]:
             "basis",
             options=list(BASES),
             default="taylor",
-            tooltip="taylor as published; newton is exact at uneven spacing; hermite (HiCache) dampens the slope.",
+            tooltip="taylor as published; newton is exact at uneven spacing; hermite (HiCache) dampens the slope, and was "
+            "closest at order 2.",
         ),
         io.Combo.Input(
             "time",

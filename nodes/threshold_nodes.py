@@ -13,7 +13,7 @@ from ..cache_core.step_masks import POLICIES
 from ..model_patches.calibration import Calibration, calibration_for
 from ..model_patches.variants import Facts
 from .base import CacheNode, Settings
-from .inputs import AUTOMATIC, limits_of, threshold_input
+from .inputs import AUTOMATIC, limits_of, speedup_input, threshold_input
 
 THRESHOLD = (
     "How much change is ignored: larger is faster and less exact. "
@@ -41,17 +41,23 @@ class ThresholdNode(CacheNode):
         return [threshold_input(THRESHOLD)]
 
     @classmethod
+    def later_inputs(cls) -> list[io.Input]:
+        return [speedup_input()]
+
+    @classmethod
     def plan(cls, model, settings: Settings, run_facts: Facts | None = None) -> Plan | None:
-        threshold = settings["threshold"]
-        if threshold == 0:
+        threshold, speedup = settings["threshold"], settings.get("speedup", 0.0)
+        if threshold == 0 or speedup == 1:
             return None
         calibration = calibration_for(cls.calibrations, model, run_facts)
         limits = limits_of(settings)
         if threshold == AUTOMATIC:
             threshold = calibration.threshold
-            limits |= {"min_steps": MIN_STEPS, "few_step_model": calibration.few_step}
+            if not speedup:
+                limits |= {"min_steps": MIN_STEPS, "few_step_model": calibration.few_step}
+        asked = {"speedup": speedup} if speedup else {}
         return Plan(
-            cls.method(threshold, calibration, settings, **limits),
+            cls.method(threshold, calibration, settings, **limits, **asked),
             {"threshold": threshold, "figures": calibration.name},
             () if calibration.source else (NO_FIGURES,),
         )
@@ -124,6 +130,9 @@ PREDICTORS: dict[str, Predictor] = {
     "quadratic": Extrapolation(2, Taylor()),
 }
 NO_MASK = "none"
+STATIC_WITH_SPEEDUP = (
+    "A static step mask alone decides how many evaluations are computed. Set speedup to 0, or mask_is_static to off."
+)
 
 
 class DBCache(ThresholdNode):
@@ -143,7 +152,11 @@ class DBCache(ThresholdNode):
             io.Int.Input("head_blocks", default=8, min=1, max=200, tooltip="Blocks at the start that always run (Fn)."),
             io.Int.Input("tail_blocks", default=0, min=0, max=200, tooltip="Blocks at the end that always run (Bn)."),
             io.Int.Input(
-                "warmup_steps", default=8, min=0, max=1000, tooltip="The first so many evaluations are computed."
+                "warmup_steps",
+                default=8,
+                min=0,
+                max=1000,
+                tooltip="The first so many evaluations are computed. A step mask has a warm-up of its own instead.",
             ),
             io.Int.Input(
                 "max_cached_steps",
@@ -195,11 +208,14 @@ class DBCache(ThresholdNode):
                 advanced=True,
                 tooltip="Once the changes that were judged in a run sum up to this, the rest is computed; 0: no limit.",
             ),
+            *super().later_inputs(),
         ]
 
     @classmethod
     def method(cls, threshold: float, calibration: Calibration, settings: Settings, **limits: Any) -> CacheMethod:
         mask = settings["step_mask"]
+        if limits.get("speedup") and mask != NO_MASK and settings["mask_is_static"]:
+            raise ValueError(STATIC_WITH_SPEEDUP)
         return dbcache(
             threshold,
             settings["head_blocks"],

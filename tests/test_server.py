@@ -110,6 +110,33 @@ def test_an_impossible_threshold_is_refused_with_the_cure(address, method, thres
         run(address, demo_workflow(method, threshold=threshold, **SMALL))
 
 
+@pytest.mark.parametrize(
+    ("inputs", "problem"),
+    [
+        (dict(head_blocks=0), "smaller than min of 1"),
+        (dict(warmup_interval=0), "smaller than min of 1"),
+        (dict(max_accumulated=-1), "smaller than min of 0"),
+        (dict(warmup_steps=10**9), "bigger than max of 1000"),
+    ],
+)
+def test_a_typed_number_out_of_range_is_refused(address, inputs, problem):
+    with pytest.raises(WorkflowRefused, match=problem):
+        run(address, dbcache_workflow(address, **inputs))
+
+
+def test_a_huge_threshold_reuses_what_the_limits_allow(address):
+    """ComfyUI leaves inputs that a node checks itself to that node, so the largest threshold of the page is no limit."""
+    (report,) = run(address, demo_workflow(METHODS[0], threshold=1e12, seed=4, **SMALL)).reports
+    assert report["settings"]["threshold"] == 1e12 and report["computed"] == 2
+
+
+def dbcache_workflow(address, **changed):
+    info = with_client(address, lambda client: client.get("/object_info/StepCacheDBCache"))["StepCacheDBCache"]
+    workflow = demo_workflow("StepCacheDBCache", **SMALL)
+    workflow[CACHE_NODE]["inputs"] = workflow[CACHE_NODE]["inputs"] | plain_inputs(info) | changed
+    return workflow
+
+
 @pytest.mark.parametrize(("start", "end"), [(0.5, 0.5), (0.9, 0.1)])
 def test_an_empty_window_is_refused_with_the_cure(address, start, end):
     with pytest.raises(WorkflowRefused, match="Lower start_percent or raise end_percent"):

@@ -26,18 +26,20 @@ def dbcache(
     """Run the first `head` blocks; skip the middle while what they added is within `threshold`; run the last `tail`.
 
     Args:
-        threshold: > 0, relative L1 against the last computed evaluation; larger is faster and less exact. From 1 on all
-            that the limits allow is reused without looking.
+        threshold: > 0, relative L1 against the last computed evaluation; larger is faster and less exact. From 1 on, and
+            without `speedup`, all that the limits allow is reused without looking.
         head, tail: blocks that always run (Fn and Bn); the tail repairs a reused result. head 1, tail 0 is First Block Cache.
         predictor: what to return for the middle; the last residual if None.
-        mask: a policy of `step_masks`: its steps are computed in any case.
+        mask: a policy of `step_masks`: its steps are computed in any case. Its first ones are the warm-up; another is not made.
         reuse_others: with a mask, reuse all other steps without looking (a static mask).
         max_accumulated: see `ChangeFromAnchor`.
-        **limits: `warmup`, `warmup_interval`, `max_reused`, `max_consecutive` and others of `CacheMethod`.
+        **limits: `warmup`, `warmup_interval`, `max_reused`, `max_consecutive`, `speedup` and others of `CacheMethod`.
 
     Source: cache-dit (vipshop/cache-dit).
     """
-    looks = threshold < 1 and not (mask and reuse_others)
+    looks = (threshold < 1 or limits.get("speedup", 0) > 0) and not (mask and reuse_others)
+    if mask:
+        limits = limits | {"warmup": 0}
     return CacheMethod(
         "DBCache",
         HeadResidual() if looks else Nothing(),

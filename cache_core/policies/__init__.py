@@ -5,15 +5,17 @@ if this branch leads the evaluation), then `computed` or `reused`, whichever rea
 its own proposals would drift as soon as something else forces a compute.
 """
 
+from .budget import Budgeted
 from .change import AccumulatedChange, ChangeFromAnchor
 from .followed import Followed
 from .limits import Guarded, StepMask
 from .planned import MagnitudeBudget, Scheduled
-from .policy import Policy, StepPlan
+from .policy import Policy, StepPlan, Watching
 from .predicted import PredictedChange
 
 __all__ = [
     "AccumulatedChange",
+    "Budgeted",
     "ChangeFromAnchor",
     "Followed",
     "Guarded",
@@ -23,4 +25,5 @@ __all__ = [
     "Scheduled",
     "StepMask",
     "StepPlan",
+    "Watching",
 ]

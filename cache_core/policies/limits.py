@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
@@ -57,14 +58,14 @@ class Guarded:
         return self.inner.observe(signal)
 
     def decide(self, step: Step, score: float | None) -> Decision:
-        limit = self._limit(step)
+        limit = self.limit(step)
         if limit:
             return Decision(False, limit)
         if self.mask and self.mask.reuse_others:
             return Decision(True, "by the step mask")
         return self.inner.decide(step, score)
 
-    def _limit(self, step: Step) -> str | None:
+    def limit(self, step: Step) -> str | None:
         """Why this evaluation is computed, whatever the inner policy says."""
         if self.last_step and step.is_last:
             return "last step"
@@ -82,15 +83,30 @@ class Guarded:
             return f"{self.in_a_row} reused in a row"
         return None
 
-    def computed(self, step: Step, value: Streams) -> None:
-        self.in_a_row = 0
+    def forced(self, steps: Iterable[Step], reuse: bool) -> list[bool]:
+        """Which of the coming evaluations the limits compute, once this one is computed.
+
+        Args:
+            reuse: whether all others are reused, or computed too.
+        """
+        ahead, flags = replace(self), []
+        ahead._count(reused=False)
+        for step in steps:
+            flags.append(ahead.limit(step) is not None)
+            ahead._count(reuse and not flags[-1])
+        return flags
+
+    def _count(self, reused: bool) -> None:
+        self.in_a_row = self.in_a_row + 1 if reused else 0
         self.seen += 1
+        self.total_reused += reused
+
+    def computed(self, step: Step, value: Streams) -> None:
+        self._count(reused=False)
         self.inner.computed(step, value)
 
     def reused(self, step: Step) -> None:
-        self.in_a_row += 1
-        self.seen += 1
-        self.total_reused += 1
+        self._count(reused=True)
         self.inner.reused(step)
 
     def map_tensors(self, move: TensorMap) -> None:

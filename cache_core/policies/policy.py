@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -38,10 +39,16 @@ class Policy(Protocol):
         """Replace every tensor kept between evaluations by `move(tensor)`."""
 
 
+class Watching(Policy, Protocol):
+    """Reuses while its score is below a threshold."""
+
+    threshold: float
+
+
 def below(score: float | None, threshold: float, what: str) -> Decision:
-    """Reuse if `score < threshold`; written so that NaN, infinity and a missing score compute."""
-    if score is not None and score < threshold:
-        return Decision(True, f"{what} {score:.4f} < {threshold:g}")
-    if score is None or score == float("inf"):
+    """Reuse if `score < threshold`. A score that is missing or not finite computes."""
+    if score is None or not math.isfinite(score):
         return Decision(False, "nothing to compare with")
-    return Decision(False, f"{what} {score:.4f} >= {threshold:g}")
+    if score < threshold:
+        return Decision(True, f"{what} {score:.4f} < {threshold:.4g}", threshold)
+    return Decision(False, f"{what} {score:.4f} >= {threshold:.4g}", threshold)

@@ -21,6 +21,15 @@ FLUX_RATIOS = (
     1.0, 1.00781, 1.0, 1.00781, 1.0, 1.0, 0.99609, 0.99609, 0.98047, 0.98828, 0.96484, 0.95703, 0.93359, 0.89062,
 )  # fmt: skip
 
+POSITIONS = {
+    "euler": lambda steps: [float(i) for i in range(steps)],
+    "heun": lambda steps: [0.0, *(float(i) for i in range(1, steps) for _ in range(2))],
+    "dpm_2": lambda steps: [i / 2 for i in range(2 * steps - 1)],
+    "three a step": lambda steps: [i / 4 for i in range(4 * steps - 3) if i % 4 < 3],
+    "heunpp2": lambda steps: [0.0, 1.0, 1.0, *(float(i) for i in range(2, steps) for _ in range(3))],
+}
+"""Of the evaluations of samplers, by the number of steps."""
+
 
 def run_of(steps: int, **facts: float) -> Run:
     return Run(tuple(1 - i / steps for i in range(steps + 1)), start_sigma=1e9, end_sigma=0.0, **facts)

@@ -51,3 +51,57 @@ def test_dictionary_is_json_with_a_version():
     as_dict = json.loads(json.dumps(report().as_dict(), allow_nan=False))
     assert as_dict["version"] == 1
     assert as_dict["trace"][1]["action"] == "reused" and as_dict["trace"][0]["action"] == "computed"
+
+
+# -- a budget ---------------------------------------------------------------------------------------------------------
+
+
+def report_of(mask: str, speedup: float = 2.0) -> RunReport:
+    """The first six evaluations are not held against a threshold, the others against 0.01 times their index."""
+    trace = [
+        Evaluation(i, float(i), 1.0, "warm-up" if i < 6 else "change", 0.1, int(flag), 1 - int(flag), 1.0,
+                   None if i < 6 else 0.01 * i)
+        for i, flag in enumerate(mask)
+    ]  # fmt: skip
+    return RunReport("m", settings={"threshold": 0.1}, steps=len(mask), trace=trace, asked=speedup)
+
+
+def test_the_texts_say_what_was_asked_for():
+    made = report_of("111000101001")
+    assert "\nasked for 2.00x: 6 of 12 computed\n" in made.summary()
+    assert "(threshold 0.1), asked for 2.00x: 6 of 12 evaluations computed" in made.log_line()
+    assert made.as_dict()["asked"] == 2.0
+
+
+def test_the_report_shows_where_the_threshold_was():
+    made = report_of("111000101001")
+    made.note_budget()
+    assert made.settings == {"threshold": "0.06 to 0.11"} and made.messages == []
+
+
+def test_one_message_says_that_the_budget_could_not_be_kept_and_why():
+    made = report_of("111111110001")
+    made.note_budget()
+    made.note_budget()
+    assert made.messages == ["The budget was not kept: 9 evaluations computed instead of 6 (6 by: warm-up)"]
+
+
+@pytest.mark.parametrize(("mask", "told"), [("1" * 6 + "0" * 14, False), ("1" * 5 + "0" * 15, True), ("10" * 10, True)])
+def test_one_evaluation_more_or_less_is_near_enough(mask, told):
+    made = report_of(mask, len(mask) / 7)
+    made.note_budget()
+    assert bool(made.messages) is told
+
+
+def test_without_a_budget_nothing_is_noted():
+    made = report_of("111111110001", 0.0)
+    made.note_budget()
+    assert made.settings == {"threshold": 0.1} and made.messages == []
+    assert "asked" not in made.summary() + made.log_line()
+
+
+def test_a_run_that_was_stopped_misses_nothing():
+    made = report_of("111111")
+    made.steps = 12
+    made.note_budget()
+    assert made.messages == []

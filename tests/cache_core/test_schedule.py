@@ -5,6 +5,8 @@ import pytest
 from stepcache.cache_core.schedule import StepClock, part_covered
 from stepcache.cache_core.types import Run
 
+from .driving import POSITIONS, run_of
+
 CLOCK = StepClock((1.0, 0.75, 0.5, 0.0))
 
 
@@ -37,6 +39,32 @@ def test_repeated_and_rising_nodes(sigmas, positions):
 @pytest.mark.parametrize("sigmas", [(), (0.5,), (1.0, 0.0)])
 def test_a_schedule_of_at_most_one_step_is_all_last(sigmas):
     assert StepClock(sigmas).step(0.5).is_last
+
+
+@pytest.mark.parametrize("position", [0.0, 0.25, 1.0, 2.5])
+def test_the_way_back_from_a_position(position):
+    step = CLOCK.at(position)
+    assert step == CLOCK.step(step.sigma) and step.position == position
+
+
+@pytest.mark.parametrize("sampler", POSITIONS)
+def test_what_is_to_come_is_known_after_two_steps(sampler):
+    positions = POSITIONS[sampler](12)
+    clock = StepClock(run_of(12).sigmas)
+    for index, position in enumerate(positions):
+        if position >= 3:
+            assert [step.position for step in clock.coming(positions[: index + 1])] == positions[index + 1 :]
+
+
+def test_a_last_step_that_does_not_end_at_zero_is_evaluated_like_the_others():
+    """Where only a part of the schedule is run."""
+    assert [step.position for step in StepClock((1.0, 0.75, 0.5)).coming([0.0, 0.5])] == [1.0, 1.5]
+    assert [step.position for step in StepClock((1.0, 0.75, 0.0)).coming([0.0, 0.5])] == [1.0]
+
+
+@pytest.mark.parametrize("clock", [CLOCK, StepClock((1.0, 0.5, 0.25))])
+def test_nothing_comes_after_the_last_sigma(clock):
+    assert clock.coming([0.0, 1.0, float(clock.total)]) == []
 
 
 def shifted(shift):

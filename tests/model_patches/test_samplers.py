@@ -9,6 +9,7 @@ import pytest
 import torch
 from comfy.k_diffusion import sampling
 from comfy.patcher_extension import WrappersMP
+from comfy_extras.nodes_advanced_samplers import SamplerEulerCFGpp
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stepcache.cache_core.schedule import StepClock
@@ -128,7 +129,7 @@ def sigma_is_read():
 @pytest.mark.parametrize("method", EVERY_METHOD)
 def test_planned_methods_read_nothing_and_others_once_an_evaluation(method, settings):
     """I-26, and that nothing else changes."""
-    tiny = shared("sd3")
+    tiny = shared("flux_dev")
     model = normally_cached(tiny, method)
     out = run(model.patcher, tiny, cfg=3.0, **settings)
     report = model.report
@@ -217,6 +218,25 @@ def test_a_sampler_that_looks_into_guidance_gets_no_old_unconditional(sampler):
     (message,) = report.messages
     assert message.startswith("this sampler looks at what guidance is made of")
     assert report.evaluations >= 8 and all(message.startswith(evaluation.reason) for evaluation in report.trace)
+
+
+@pytest.mark.parametrize("version", ["regular", "alternative"])
+def test_a_sampler_that_a_node_makes_gets_none_either_also_without_guidance(version):
+    """ComfyUI's SamplerEulerCFG++; the second one is a function of the node's own."""
+    tiny = shared("sd3")
+    sampler = SamplerEulerCFGpp.execute(version).result[0]
+    for cfg in (1.0, 2.0):
+        model = cached(tiny.patcher, "meancache", PERMISSIVE)
+        outputs = [run(patcher, tiny, steps=8, cfg=cfg, sampler=sampler) for patcher in (model.patcher, tiny.patcher)]
+        assert torch.equal(*outputs) and model.report.reused == 0 and len(model.report.messages) == 1
+
+
+@pytest.mark.parametrize("sampler", [name.removesuffix("_cfg_pp") for name in CFG_PP])
+def test_the_same_samplers_without_cfg_pp_get_reused_predictions(sampler):
+    tiny = shared("sd3")
+    model = cached(tiny.patcher, "meancache", PERMISSIVE)
+    assert torch.isfinite(run(model.patcher, tiny, steps=8, cfg=2.0, sampler=sampler)).all()
+    assert model.report.reused > 0 and model.report.messages == []
 
 
 @pytest.mark.parametrize("method", ["first_block", "easycache", "taylorseer"])

@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from devtools.server import CACHE_NODES
+from stepcache.cache_core.probes import HeadResidual
 from stepcache.cache_core.types import Run
 from stepcache.model_patches.variants import table
 from stepcache.nodes import NODES, base
 from stepcache.nodes.inputs import check_settings
 from stepcache.nodes.planned_nodes import PLANNED_NODES, DPCache, MagCache, MeanCache, Spectrum, TaylorSeer
-from stepcache.nodes.threshold_nodes import THRESHOLD_NODES, EasyCache, TeaCache
+from stepcache.nodes.threshold_nodes import THRESHOLD_NODES, DBCache, EasyCache, SeaCache, TeaCache
 
 from ..model_patches.real_configs import FLUX
 from ..sampling import count_block_runs, run
@@ -34,7 +35,8 @@ OWN = {
     "StepCacheDPCache": ["computed", "order"],
     "StepCacheSpectrum": ["window_size", "flex_window", "warmup_steps", "degree", "ridge_lambda"],
 }  # fmt: skip
-LATER = {"StepCacheDBCache": ["warmup_interval", "max_accumulated"]}
+LATER = {node.node_id: ["speedup"] for node in THRESHOLD_NODES}
+LATER["StepCacheDBCache"] = ["warmup_interval", "max_accumulated", "speedup"]
 """Inputs behind those that all nodes share."""
 
 SMALL = {"StepCacheDBCache": dict(head_blocks=1, warmup_steps=0), "StepCacheEasyCache": {}}
@@ -61,6 +63,11 @@ def executed(node, model, **changed):
         (dict(threshold=math.inf), "threshold is inf.*-1 .*0 "),
         (dict(threshold=-math.inf), "threshold is -inf"),
         (dict(threshold=-0.5), "threshold is -0.5"),
+        (dict(speedup=0.5), "speedup is 0.5. Use a number from 1 to 5 .*or 0 "),
+        (dict(speedup=5.5), "speedup is 5.5. Use a number from 1 to 5 .*or 0 "),
+        (dict(speedup=-1.0), "speedup is -1. Use"),
+        (dict(speedup=math.nan), "speedup is nan. Use"),
+        (dict(speedup="fast"), "speedup is 'fast'. Use a number"),
         (dict(start_percent=math.nan), "start_percent is nan.*from 0 to 1"),
         (dict(end_percent=1.5), "end_percent is 1.5.*from 0 to 1"),
         (dict(start_percent=0.5, end_percent=0.5), "start_percent .0.5. is not below end_percent .0.5."),
@@ -94,8 +101,9 @@ def test_the_node_ids_are_a_contract():
 
 
 @any_node
-def test_an_old_prompt_without_the_newest_input_still_runs(node):
-    old = {name: value for name, value in defaults(node).items() if name != "branches"} | SMALL.get(node.node_id, {})
+def test_an_old_prompt_without_the_newest_inputs_still_runs(node):
+    newest = ("branches", *LATER.get(node.node_id, []))
+    old = {name: value for name, value in defaults(node).items() if name not in newest} | SMALL.get(node.node_id, {})
     tiny = shared("flux_dev")
     cached = node.PREPARE_CLASS_CLONE(None).execute(tiny.patcher, **old).result[0]
     assert torch.isfinite(run(cached, tiny, steps=10)).all()
@@ -136,6 +144,49 @@ def test_the_recommended_threshold_leaves_runs_of_few_steps_alone(node, threshol
         output = run(executed(node, tiny.patcher, threshold=threshold), tiny, steps=steps)
     assert runs.count == steps or not untouched
     assert torch.equal(output, run(tiny.patcher, tiny, steps=steps)) is untouched
+
+
+@pytest.mark.parametrize("threshold", [-1.0, 0.05, 10.0])
+@every_node
+def test_speedup_says_how_many_are_computed(node, threshold, monkeypatch):
+    reports = []
+    monkeypatch.setattr("stepcache.nodes.base.NodeProgress", lambda _: reports.append)
+    tiny = shared("flux_dev")
+    for steps, speedup, computed in ((9, 1.8, 5), (20, 2.5, 8)):
+        run(executed(node, tiny.patcher, threshold=threshold, speedup=speedup), tiny, steps=steps)
+        report = reports[-1]
+        assert (report.computed, report.asked, report.messages) == (computed, speedup, plan_messages(node, tiny))
+        assert " to " in report.settings["threshold"]
+
+
+def plan_messages(node, tiny):
+    return list(node.plan(tiny.patcher, defaults(node)).messages)
+
+
+@pytest.mark.parametrize("off", [dict(speedup=1.0), dict(speedup=2.0, threshold=0.0)])
+@every_node
+def test_speedup_one_computes_everything_and_threshold_zero_is_still_off(node, off):
+    patcher = shared("flux_dev").patcher
+    assert executed(node, patcher, **off) is patcher
+
+
+@every_node
+def test_without_speedup_a_node_does_what_it_did(node):
+    patcher = shared("flux_dev").patcher
+    plan = node.plan(patcher, defaults(node))
+    assert plan == node.plan(patcher, {name: value for name, value in defaults(node).items() if name != "speedup"})
+    assert plan.method.speedup == 0
+
+
+def test_a_static_mask_and_a_speedup_exclude_each_other():
+    with pytest.raises(ValueError, match="static step mask alone decides.*Set speedup to 0, or mask_is_static to off"):
+        executed(DBCache, shared("flux_dev").patcher, speedup=2.0, step_mask="fast", mask_is_static=True)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 1.0, 10.0])
+def test_dbcache_looks_at_the_signal_for_a_speedup_whatever_the_threshold(threshold):
+    settings = defaults(DBCache) | dict(threshold=threshold, speedup=2.0)
+    assert isinstance(DBCache.plan(shared("flux_dev").patcher, settings).method.probe, HeadResidual)
 
 
 def real(name, unet_config):
@@ -195,6 +246,29 @@ def test_a_prompt_from_before_the_later_inputs_of_dbcache_runs_as_it_did():
     assert dbcache_mask(threshold=1.0) == "111111000001"
     assert dbcache_mask(threshold=1.0, warmup_interval=3) == "100100000001"
     assert dbcache_mask(max_accumulated=1e-6) == "111111011111" != dbcache_mask()
+
+
+def test_a_mask_computes_its_own_steps_at_the_default_warm_up():
+    mask = dict(step_mask="ultra", mask_is_static=True)
+    assert dbcache_mask(warmup_steps=8, **mask) == dbcache_mask(warmup_steps=0, **mask) == "110100100011"
+
+
+@pytest.mark.parametrize(
+    ("node", "settings", "problem"),
+    [
+        ("StepCacheDBCache", dict(warmup_interval=0), "warmup_interval is 0. Use a number from 1 to 1000"),
+        ("StepCacheDBCache", dict(max_accumulated=-1.0), "max_accumulated is -1. Use a number from 0 to 1000"),
+        ("StepCacheDBCache", dict(max_accumulated=math.nan), "max_accumulated is nan. Use"),
+        ("StepCacheDBCache", dict(head_blocks=-3), "head_blocks is -3. Use a number from 1 to 200"),
+        ("StepCacheTaylorSeer", dict(order=9), "order is 9. Use a number from 0 to 3"),
+        ("StepCacheSpectrum", dict(window_size=math.inf), "window_size is inf. Use a number from 1 to 100"),
+    ],
+)
+def test_numbers_from_other_nodes_are_checked_too(node, settings, problem):
+    """ComfyUI checks those that were typed."""
+    (node,) = (other for other in (*THRESHOLD_NODES, *PLANNED_NODES) if other.node_id == node)
+    with pytest.raises(ValueError, match=problem):
+        executed(node, shared("flux_dev").patcher, **settings)
 
 
 SHOWN = [(MagCache, "curve"), (TaylorSeer, "interval"), (MeanCache, "table"), (DPCache, "plan"), (Spectrum, "window")]
@@ -259,3 +333,35 @@ def test_a_file_without_a_curve_is_refused_with_the_cure(tmp_path, text, problem
         file.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=problem):
         executed(MagCache, shared("flux_dev").patcher, profile_file=str(file))
+
+
+# -- a sampler that chooses its own steps ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["flux_dev", "wan_flow_rvs", "pixart_alpha", "pixart_sigma"])
+def test_seacache_at_a_huge_threshold_ends_under_a_sampler_that_chooses_its_steps(name, monkeypatch):
+    """dpm_adaptive halves its step until it is content: on reused results it may never be, and then gets computed ones."""
+    reports, tiny = [], shared(name)
+    monkeypatch.setattr(base, "NodeProgress", lambda _node: reports.append)
+    output = run(executed(SeaCache, tiny.patcher, threshold=1e9), tiny, steps=8, sampler="dpm_adaptive")
+    report = reports[-1]
+    assert torch.isfinite(output).all() and report.finished and report.reused > 0
+    stuck = [evaluation for evaluation in report.trace if evaluation.reason == "the sampler makes no progress"]
+    assert bool(stuck) is (name != "flux_dev") and not any(evaluation.reused_calls for evaluation in stuck)
+    assert report.evaluations < 100 * report.steps
+
+
+# -- samplers that look into guidance -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", ["euler", "euler_cfg_pp", "dpmpp_2m_cfg_pp"])
+@pytest.mark.parametrize("node", [MeanCache, DPCache, EasyCache])
+def test_only_the_node_above_guidance_leaves_cfg_pp_alone(node, sampler, monkeypatch):
+    reports, tiny = [], shared("flux_dev")
+    monkeypatch.setattr(base, "NodeProgress", lambda _node: reports.append)
+    settings = dict(threshold=10.0) if node is EasyCache else dict(computed=0.4)
+    output = run(executed(node, tiny.patcher, **settings), tiny, steps=14, cfg=2.0, sampler=sampler)
+    refused = node is MeanCache and sampler != "euler"
+    assert torch.isfinite(output).all() and (reports[-1].reused == 0) is refused
+    assert any("take a sampler without cfg_pp" in message for message in reports[-1].messages) is refused
+    assert torch.equal(output, run(tiny.patcher, tiny, steps=14, cfg=2.0, sampler=sampler)) is refused

@@ -223,6 +223,9 @@ REFUSED = [
     (dict(policy=policy("change from anchor", threshold=-0.5)), "threshold is -0.5"),
     (dict(boundary=blocks(200)), "always computes 200 blocks.*Choose"),
     (dict(probe="first block"), "probe is 'first block'. Use one of: head residual, modulated input"),
+    (dict(PLANNED, policy="interval", speedup=2.0), "a speedup moves the threshold.*there is none. Set speedup to 0"),
+    (dict(probe="none", step_mask=STATIC, speedup=2.0), "a speedup moves the threshold.*there is none"),
+    (dict(speedup=7.0), "speedup is 7. Use a number from 1 to 5"),
     (dict(start_percent=0.9, end_percent=0.1), "Lower start_percent or raise end_percent"),
 ]
 
@@ -244,11 +247,30 @@ def test_a_choice_that_did_not_arrive_is_named():
         dict(policy=policy("change from anchor", threshold=0.0)),
         dict(PLANNED, policy=policy("interval", interval=1)),
         dict(PLANNED, policy=policy("step share", computed=1.0)),
+        dict(speedup=1.0),
     ],
 )
 def test_switched_off_returns_the_very_same_model(parts):
     model = shared("flux_dev").patcher
     assert composed(model, **parts) is model
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [{}, TEACACHE, EASYCACHE, dict(policy="accumulated change"), dict(probe="filtered input", boundary=blocks(0, 1))],
+    ids=str,
+)
+def test_a_speedup_lands_whether_a_threshold_is_known_or_not(parts, reports):
+    tiny = shared("flux_dev")
+    run(composed(tiny.patcher, speedup=2.0, **parts), tiny, steps=16)
+    run(composed(tiny.patcher, speedup=2.0, **parts), tiny, steps=8)
+    assert [(report.computed, report.asked) for report in reports] == [(8, 2.0), (4, 2.0)]
+
+
+def test_a_prompt_from_before_the_speedup_is_as_it_was():
+    model = shared("flux_dev").patcher
+    old = {name: value for name, value in settings().items() if name != "speedup"}
+    assert ComposeCache.plan(model, old) == ComposeCache.plan(model, settings())
 
 
 @pytest.mark.slow
@@ -297,7 +319,14 @@ def test_published_figures_are_used_where_they_are_of_the_probe():
 
 def test_the_inputs_and_their_order_are_a_contract():
     schema = ComposeCache.define_schema()
-    assert [entry.id for entry in schema.inputs] == ["model", *PARTS, "warmup_steps", "max_cached_steps", *SHARED]
+    assert [entry.id for entry in schema.inputs] == [
+        "model",
+        *PARTS,
+        "warmup_steps",
+        "max_cached_steps",
+        *SHARED,
+        "speedup",
+    ]
     found = {
         part.id: {option.key: [entry.id for entry in option.inputs] for option in part.options}
         for part in schema.inputs[1:6]

@@ -69,6 +69,13 @@ def test_the_others_of_the_warm_up_are_judged_like_any():
     assert mask_of(policy, 16, DISTANCES) == "1110100100000010"
 
 
+@pytest.mark.parametrize("static", [False, True])
+def test_a_mask_brings_its_own_warm_up(static):
+    """As in cache-dit, where it is cut to the computed steps that a mask begins with."""
+    policy = dbcache(0.2, 1, mask="fast", reuse_others=static, warmup=7).new_policy()
+    assert mask_of(policy, 8, [0.0] * 8) == "11101001"
+
+
 def test_changes_that_sum_up_end_all_reuse():
     """Rule 5, in binary fractions: 1/16 + 3 x 1/8 = 7/16, then 9/16. Computed evaluations count: 1/2, 3/4."""
 
