@@ -17,6 +17,7 @@ from .policies import Policy
 from .predictors import Predictor
 from .report import Evaluation, RunReport
 from .schedule import StepClock
+from .stopwatch import Stopwatch
 from .storage import Storage
 from .types import Decision, Run, Step, Streams
 
@@ -107,6 +108,7 @@ class CacheSession:
             self.report.message(self.refusal)
         self.lock = threading.RLock()
         self.unobserved = -2  # index of the last evaluation with a call whose blocks did not run as expected
+        self.watch = Stopwatch()
         self.started = time.perf_counter()
 
     # -- the evaluation clock -----------------------------------------------------------------------------------------
@@ -115,7 +117,7 @@ class CacheSession:
         """A new evaluation begins at `sigma` ((B,) or 0-d; not read here, as reading may wait for the device)."""
         self._end_evaluation()
         self.report.trace.append(Evaluation(len(self.report.trace)))
-        self._evaluation_started = time.perf_counter()
+        self.watch.mark(sigma.device)
         self.sigma, self.step = sigma.flatten()[0], None
         self.decision = None
         self.occurrences.clear()
@@ -126,6 +128,7 @@ class CacheSession:
     def end(self) -> None:
         """The run is over, however it ended."""
         self._end_evaluation()
+        self._time_evaluations()
         self.branches.clear()
         self.sigma = None
         self.report.note_budget()
@@ -135,8 +138,15 @@ class CacheSession:
 
     def _end_evaluation(self) -> None:
         if self.report.trace:
-            self.report.trace[-1].seconds = time.perf_counter() - self._evaluation_started
+            self.report.trace[-1].seconds = self.watch.since()
             self._tell()
+
+    def _time_evaluations(self) -> None:
+        """Now that the work is done, or about to be, by the device's clock."""
+        if self.sigma is not None:
+            self.watch.mark(self.sigma.device)
+            for evaluation, seconds in zip(self.report.trace, self.watch.laps(), strict=True):
+                evaluation.seconds = seconds
 
     def _tell(self) -> None:
         """Show the report. A display that fails must not cost the picture, so it is heard no more and logged."""
