@@ -5,7 +5,8 @@ Everything is reckoned in products of recorded outputs: an error is a combinatio
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -157,6 +158,32 @@ class Forecaster:
         off[list(known)] -= segment.weights(known, step)
         products = self.recording.products
         return float(np.sqrt(max(off @ products @ off, 0.0) / max(products[step, step], 1e-30)))
+
+
+def refinements(
+    steps: Sequence[int], total: int, error: Callable[[tuple[int, ...]], float], trials: int
+) -> Iterator[tuple[int, ...]]:
+    """Better and better steps, found by moving one of them by one place at a time; the first two stay.
+
+    Args:
+        total: steps of the run.
+        error: what is to be lowered; may be slow, as it is asked at most `trials` times.
+    """
+    best, steps = error(tuple(steps)), tuple(steps)
+    tried, moves = {steps}, deque((n, by) for n in range(2, len(steps)) for by in (-1, 1))
+    waiting = len(moves)  # moves that have not failed since the last that helped
+    while waiting and len(tried) < trials:
+        n, by = moves[0]
+        moves.rotate(-1)
+        waiting -= 1
+        moved = (*steps[:n], steps[n] + by, *steps[n + 1 :])
+        if moved in tried or list(moved) != sorted({*moved}) or moved[-1] >= total:
+            continue
+        tried.add(moved)
+        off = error(moved)
+        if off < best:
+            best, steps, waiting = off, moved, len(moves)
+            yield steps
 
 
 def general_gains(sigmas: Sequence[float], flow: bool) -> tuple[float, ...]:

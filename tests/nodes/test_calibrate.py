@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from stepcache.cache_core.learned import ModelProfile
+from stepcache.cache_core.methods import stepcache
+from stepcache.model_patches.install import apply_cache
 from stepcache.model_patches.profile_folder import profile_files, profile_of
 from stepcache.nodes.calibrate import Calibrate
 from stepcache.nodes.planned_nodes import DPCache, MagCache
@@ -21,13 +23,18 @@ SHARED = dict(start_percent=0.0, end_percent=1.0, max_consecutive=0, cache_devic
 
 
 def calibrate(tiny, **settings):
-    usual = dict(seed=1, steps=STEPS, cfg=1.0, sampler_name="euler", scheduler="simple", runs=1, measure_gains=False)
+    usual = dict(seed=1, steps=STEPS, cfg=1.0, sampler_name="euler", scheduler="simple", runs=1, speedup=1.0, trials=0)
+    usual |= dict(measure_gains=False)
     latent = {"samples": tiny.latent}
     return (
         Calibrate.PREPARE_CLASS_CLONE(None)
         .execute(tiny.patcher, tiny.positive, tiny.negative, latent, **(usual | settings))
         .result
     )
+
+
+def with_plan(model, learned):
+    return apply_cache(model, stepcache(learned.plan(STEPS // 2)))
 
 
 @pytest.fixture
@@ -49,6 +56,16 @@ def test_gains_are_measured_on_request(folder):
     (learned,) = calibrate(tiny, measure_gains=True)[0].learned
     assert len(learned.recording.gains) == STEPS and min(learned.recording.gains) > 0
     assert calibrate(tiny)[0].learned[0].recording.gains is None
+
+
+def test_a_plan_is_tuned_by_trying(folder):
+    tiny = shared("flux_dev")
+    plain, tuned = (calibrate(tiny, runs=2, speedup=2.0, trials=trials)[0].learned[0] for trials in (0, 12))
+    changed = {count for count in plain.plans if plain.plans[count] != tuned.plans[count]}
+    assert changed == {STEPS // 2}
+    exact = run(tiny.patcher, tiny, STEPS)
+    off = [run(with_plan(tiny.patcher, learned), tiny, STEPS) - exact for learned in (plain, tuned)]
+    assert off[1].norm() < off[0].norm()
 
 
 def test_runs_are_merged_over_the_branches_of_guidance(folder):
