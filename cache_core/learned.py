@@ -9,7 +9,7 @@ from typing import Any
 
 from .fitting import checked
 from .forecasting import Forecaster, ForecastPlan
-from .recording import Recording
+from .recording import Recording, falls
 
 FORMAT, VERSION = "stepcache profile", 1
 
@@ -105,6 +105,8 @@ class ModelProfile:
 
     def find(self, settings: Settings, sigmas: Sequence[float]) -> Learned | None:
         """What was learned with these sigmas, or what comes nearest adapted to them; None if nothing serves."""
+        if not falls(sigmas):
+            return None
         steps = len(sigmas) - 1
         serving = [
             each

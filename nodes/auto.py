@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,9 +12,9 @@ from ..cache_core.method import Plan
 from ..cache_core.methods import computing_all, stepcache
 from ..cache_core.recording import Recorder, falls
 from ..cache_core.report import RunReport
-from ..model_patches.architectures import model_name
 from ..model_patches.calibration import few_step_model, general_recording
-from ..model_patches.identity import model_identity, patches_identity
+from ..model_patches.identity import model_identity
+from ..model_patches.learning import from_profile, kept_under, model_of
 from ..model_patches.profile_folder import profile_of, user_profiles
 from ..model_patches.variants import Facts
 from . import base
@@ -131,12 +130,6 @@ def why_not(model, facts: Facts) -> str | None:
     return None
 
 
-def kept_under(facts: Facts) -> Settings:
-    """What a recording of the run depends on."""
-    size = round(math.log2(max(math.prod(facts["latent"][2:]), 1)))
-    return Settings(facts["sampler"], facts["guided"], size, patches_identity(facts["model"]))
-
-
 def learned_before(settings: base.Settings, facts: Facts) -> tuple[Learned | None, str]:
     """What fits the run of what was learned, or None if a picture should be recorded."""
     profile = profile_of(facts["model"])
@@ -145,23 +138,6 @@ def learned_before(settings: base.Settings, facts: Facts) -> tuple[Learned | Non
     if wanted > 1 and (exact is None or exact.recording.runs < wanted):
         return None, ""
     return from_profile(profile, facts)
-
-
-def from_profile(profile: ModelProfile, facts: Facts) -> tuple[Learned | None, str]:
-    """What fits the run of a profile, and what to call it; or None and why there is none."""
-    kept, sigmas = kept_under(facts), facts["sigmas"]
-    found = profile.find(kept, sigmas)
-    if found is None:
-        return None, "the profile holds nothing for this sampler, guidance, size and schedule: use mode learn"
-    if found is profile.exact(kept, sigmas):
-        pictures = "one picture" if found.recording.runs == 1 else f"{found.recording.runs} pictures"
-        return found, f"learned from {pictures}"
-    return found, "adapted from what was learned with other settings"
-
-
-def model_of(facts: Facts) -> tuple[str, str]:
-    """Name and identity of the model that is sampled."""
-    return model_name(facts["model"]), model_identity(facts["model"])
 
 
 def from_connected(settings: base.Settings, facts: Facts) -> tuple[Learned | None, str]:

@@ -21,9 +21,10 @@ from ..cache_core.method import Plan
 from ..cache_core.methods import measuring, reusing_once, stepcache
 from ..cache_core.recording import Recorder, Recording
 from ..model_patches.install import apply_cache
+from ..model_patches.learning import kept_under, model_of
 from ..model_patches.profile_folder import user_profiles
 from ..model_patches.variants import Facts
-from .auto import kept_under, model_of, why_not
+from .auto import why_not
 
 INJECTED = 8
 """Steps at which a gain is measured; between them it is interpolated."""

@@ -10,7 +10,7 @@ from stepcache.cache_core.methods import stepcache
 from stepcache.model_patches.install import apply_cache
 from stepcache.model_patches.profile_folder import profile_files, profile_of
 from stepcache.nodes.calibrate import Calibrate
-from stepcache.nodes.planned_nodes import DPCache, MagCache
+from stepcache.nodes.planned_nodes import DPCache, MagCache, MeanCache
 from stepcache.nodes.profiles import NO_FILE, LoadProfile, SaveProfile
 from stepcache.nodes.threshold_nodes import TeaCache
 
@@ -73,6 +73,16 @@ def test_runs_are_merged_over_the_branches_of_guidance(folder):
     (learned,) = profile.learned
     assert learned.recording.runs == 3 and learned.settings.guided
     assert set(profile.calibrations["magcache"]["ratios"]) == {"cond", "uncond"}
+
+
+def test_meancache_plans_by_what_was_learned(reports):  # noqa: F811
+    tiny = build("flux_dev")
+    cached = MeanCache.PREPARE_CLASS_CLONE(None).execute(tiny.patcher, computed=0.5, **SHARED).result[0]
+    run(cached, tiny, STEPS)
+    calibrate(tiny)
+    run(cached, tiny, STEPS)
+    assert [report.settings["table"].split()[0] for report in reports] == ["no", "learned"]
+    assert reports[1].computed == STEPS // 2 and reports[0].settings["computes"] != reports[1].settings["computes"]
 
 
 @pytest.mark.parametrize("node", [TeaCache, MagCache, DPCache])
