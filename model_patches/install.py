@@ -19,7 +19,7 @@ from torch import nn
 from ..cache_core.method import CacheMethod, Level, Plan
 from ..cache_core.report import RunReport
 from ..cache_core.schedule import part_covered
-from ..cache_core.session import Branch, CacheSession, ModelCall
+from ..cache_core.session import Branch, CacheSession, Judge, ModelCall
 from ..cache_core.storage import CacheDevice, Storage
 from ..cache_core.types import Run
 from .architecture import Architecture, unwrapped
@@ -70,16 +70,22 @@ def apply_cache(
         ValueError: the model has too few blocks for the method.
     """
     refuse_other_caches(model.wrappers)
-    architecture = identify(model.model.diffusion_model)
-    if architecture:
-        refuse_too_few_blocks(model.model.diffusion_model, architecture, method)
-    name = architecture.name if architecture else type(unwrapped(model.model.diffusion_model)).__name__
+    name = checked_name(model.model.diffusion_model, method)
     patch = CachePatch(name, listener, cache_device, Plan(method, dict(settings or {}), messages), at_start)
     cached = model.clone()
     cached.add_wrapper_with_key(Wrappers.OUTER_SAMPLE, KEY, patch.outer_sample)
     cached.add_wrapper_with_key(Wrappers.PREDICT_NOISE, KEY, patch.predict_noise)
     cached.add_wrapper_with_key(Wrappers.APPLY_MODEL, KEY, patch.apply_model)
     return cached
+
+
+def checked_name(model: nn.Module, method: CacheMethod) -> str:
+    """What reports call a diffusion model. Raises ValueError if it has too few blocks for the method."""
+    architecture = identify(model)
+    if architecture is None:
+        return type(unwrapped(model)).__name__
+    refuse_too_few_blocks(model, architecture, method)
+    return architecture.name
 
 
 def refuse_too_few_blocks(model: nn.Module, architecture: Architecture, method: CacheMethod) -> None:
@@ -158,7 +164,7 @@ class LiveRun:
     It has to be an object of our own: ComfyUI copies dicts and lists in there at every call.
     """
 
-    def __init__(self, patch: CachePatch, guider, sigmas, facts: Facts):
+    def __init__(self, patch: CachePatch, guider, sigmas, facts: Facts, judge: Judge | None = None):
         plan = patch.at_start(facts) if patch.at_start else patch.plan
         method = self.method = plan.method
         report = RunReport(method.name, patch.model_name, plan.settings, list(plan.messages))
@@ -176,7 +182,8 @@ class LiveRun:
         if foretold:
             report.settings = {**report.settings, "computes": ranges(foretold)}
         self.interceptions: dict[int, Interception] = {}
-        self.session = CacheSession(method, run, report, Storage(patch.cache_device, spare_memory), patch.listener)
+        storage = Storage(patch.cache_device, spare_memory)
+        self.session = CacheSession(method, run, report, storage, patch.listener, judge)
 
     def interception(self, base) -> Interception:
         """What intercepts a model's calls in this run; there may be a second model."""

@@ -7,6 +7,7 @@ from .first_block import first_block_cache
 from .magcache import magcache
 from .meancache import meancache
 from .seacache import seacache
+from .softcache import softcache
 from .spectrum import spectrum
 from .taylorseer import taylorseer
 from .teacache import teacache
@@ -19,6 +20,7 @@ __all__ = [
     "magcache",
     "meancache",
     "seacache",
+    "softcache",
     "spectrum",
     "taylorseer",
     "teacache",

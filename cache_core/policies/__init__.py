@@ -5,7 +5,7 @@ if this branch leads the evaluation), then `computed` or `reused`, whichever rea
 its own proposals would drift as soon as something else forces a compute.
 """
 
-from .change import AccumulatedChange, ChangeFromAnchor
+from .change import AccumulatedChange, ChangeFromAnchor, ChangeFromBefore
 from .limits import Guarded, StepMask
 from .planned import MagnitudeBudget, Scheduled
 from .policy import Policy, StepPlan
@@ -14,6 +14,7 @@ from .predicted import PredictedChange
 __all__ = [
     "AccumulatedChange",
     "ChangeFromAnchor",
+    "ChangeFromBefore",
     "Guarded",
     "MagnitudeBudget",
     "Policy",
