@@ -83,7 +83,7 @@ class AdaptiveSchedule:
         self.rule, self.shift = rule, shift
         self.sigmas = list(sigmas)
         self.native_steps = max(len(self.sigmas) - 1, 0)
-        self.stops = sorted(stops, reverse=True)
+        self.stops = apart(stops)
         self.index = 0
         self.total = 0.0  # A, up to the node before
         self.change = 0.0  # the largest of this node's changes
@@ -142,6 +142,16 @@ class AdaptiveSchedule:
             beyond = sum(sigma < landing - TOLERANCE for sigma in ahead)
             rest = evenly(landing, ahead[-1], max(beyond - 1, 1), self.shift if self.rule.tail == "u" else 1.0)
         self.sigmas[self.index + 1 :] = rest
+
+
+def apart(stops: Iterable[float]) -> list[float]:
+    """The stops from high to low, of those that are next to each other the last: behind it all have been passed."""
+    kept: list[float] = []
+    for stop in sorted(stops, reverse=True):
+        if kept and kept[-1] - stop <= TOLERANCE:
+            kept.pop()
+        kept.append(stop)
+    return kept
 
 
 def evenly(start: float, end: float, intervals: int, shift: float = 1.0) -> list[float]:
