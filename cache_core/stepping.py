@@ -99,8 +99,7 @@ class AdaptiveSchedule:
 
     def decide(self, step: Step | None, change: float | None) -> Decision:
         """Whether to reuse at this node, judged by the largest change it was asked with; None and NaN compute."""
-        known = change is not None and not math.isnan(change)
-        self.change = max(self.change, change) if known else math.inf
+        self.change = math.inf if change is None or math.isnan(change) else max(self.change, change)
         total, threshold = self.total + self.change, self.rule.threshold
         if math.isinf(total):
             return Decision(False, "nothing to compare with")

@@ -16,10 +16,10 @@ def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
     prepare_comfyui(gpu=options.gpu)
     load_pack()
-    from . import bench_cost, bench_quality
+    from . import bench_cost, bench_quality, bench_stepping
 
     rows = []
-    for measure in (bench_cost.rows, bench_quality.rows):
+    for measure in (bench_cost.rows, bench_quality.rows, bench_stepping.rows):
         for row in measure(options.quick):
             rows.append(row)
             print(line(row), flush=True)

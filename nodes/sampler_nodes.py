@@ -29,7 +29,16 @@ class SoftCacheSampler(io.ComfyNode):
             category=CATEGORY,
             description="An Euler sampler that skips the transformer blocks while little changes, and then also takes "
             "longer steps. Give the model to the sampler as it is: this brings its own cache. For flow models.",
-            search_aliases=["softcache", "soft cache", "adaptive", "euler", "cache", "step cache", "speed up", "faster"],
+            search_aliases=[
+                "softcache",
+                "soft cache",
+                "adaptive",
+                "euler",
+                "cache",
+                "step cache",
+                "speed up",
+                "faster",
+            ],
             inputs=inputs(),
             outputs=[io.Sampler.Output(tooltip="Connect it to SamplerCustom or SamplerCustomAdvanced.")],
             hidden=[io.Hidden.unique_id],

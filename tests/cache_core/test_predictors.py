@@ -5,7 +5,16 @@ import math
 import pytest
 import torch
 
-from stepcache.cache_core.predictors import Chebyshev, Damped, Extrapolation, Hermite, Hold, MeanVelocity, Newton, Taylor
+from stepcache.cache_core.predictors import (
+    Chebyshev,
+    Damped,
+    Extrapolation,
+    Hermite,
+    Hold,
+    MeanVelocity,
+    Newton,
+    Taylor,
+)
 from stepcache.cache_core.predictors.predictor import combined
 from stepcache.cache_core.types import Step
 

@@ -236,7 +236,12 @@ def test_no_long_step_passes_a_stop(rule, native, change_of, stops):
 @settings(max_examples=50, deadline=None)
 @given(schedules, changes)
 def test_the_native_schedule_is_followed_where_nothing_allows_more(native, change_of):
-    for rule in (StepRule(0.0), StepRule(1.0, max_stride=1), StepRule(1.0, early_guard=2), StepRule(1.0, change_guard=0)):
+    for rule in (
+        StepRule(0.0),
+        StepRule(1.0, max_stride=1),
+        StepRule(1.0, early_guard=2),
+        StepRule(1.0, change_guard=0),
+    ):
         steps = AdaptiveSchedule(rule, native)
         run_through(steps, [change + 1e-3 for change in change_of])
         assert steps.sigmas == native

@@ -23,6 +23,7 @@ from ..control import with_control
 from ..recipes import RECIPES
 from ..sampling import MIDDLE, count_block_runs, run
 from ..tiny_models import build, build_unet, conditioning, drawer, shared
+from .test_two_experts import ExpertGuider
 
 EAGER = StepRule(3.0, early_guard=0.1, change_guard=100.0)
 """Random weights change more from step to step than trained ones."""
@@ -193,6 +194,21 @@ def test_two_models_under_one_guider():
     assert of_one.count == of_other.count == eager.report.computed and eager.report.reused >= 2
 
 
+def test_a_guider_that_changes_its_model_on_the_way():
+    """No sampler can foresee that; nothing of the first model goes into the second."""
+    high, low = shared("wan22_i2v"), build("wan22_i2v", seed=1)
+
+    def sampled(rule):
+        guider = ExpertGuider(high.patcher, low.patcher, change=0.8)
+        guider.set_conds(high.positive, high.negative)
+        return Sampled(high.patcher, high, rule, guider=guider)
+
+    eager = sampled(EAGER)
+    assert_sound(eager)
+    first_of_low = next(evaluation for evaluation in eager.report.trace if evaluation.sigma <= 0.8)
+    assert first_of_low.reason == "nothing stored for this branch yet" and eager.report.reused >= 2
+
+
 # -- schedules ------------------------------------------------------------------------------------------------------------
 
 
@@ -222,7 +238,9 @@ def test_no_step_and_one_step():
     tiny = shared("flux_dev")
     sampler = SoftCache(EAGER).sampler()
     for sigmas in ([1.0, 0.0], [1.0]):
-        assert torch.equal(run(tiny.patcher, tiny, sampler=sampler, sigmas=sigmas), run(tiny.patcher, tiny, sigmas=sigmas))
+        assert torch.equal(
+            run(tiny.patcher, tiny, sampler=sampler, sigmas=sigmas), run(tiny.patcher, tiny, sigmas=sigmas)
+        )
 
 
 def test_repeated_sigmas_are_passed_over():

@@ -53,7 +53,9 @@ def test_sound_and_linked_settings_pass():
 def test_it_samples_in_the_custom_sampler(tail):
     tiny = shared("flux_dev")
     sigmas = torch.linspace(1, 0, 9)
-    given = dict(model=tiny.patcher, add_noise=True, noise_seed=1, cfg=1.0, positive=tiny.positive, negative=tiny.negative)
+    given = dict(
+        model=tiny.patcher, add_noise=True, noise_seed=1, cfg=1.0, positive=tiny.positive, negative=tiny.negative
+    )
     given |= dict(sigmas=sigmas, latent_image={"samples": tiny.latent})
     settings = dict(threshold=3.0, change_guard=10.0, tail=tail)
     out = SamplerCustom.execute(**given, sampler=sampler(**settings)).result[0]["samples"]
