@@ -28,7 +28,8 @@ CACHE_NODES = tuple(
     )
 )  # fmt: skip
 """Written out, as the pack can be imported only where ComfyUI is; a test compares them with the pack's."""
-EXPECTED_NODES = (*CACHE_NODES, "StepCacheTinyCLIP")
+SAMPLER_NODES = ("StepCacheSoftCacheSampler",)
+EXPECTED_NODES = (*CACHE_NODES, *SAMPLER_NODES, "StepCacheTinyCLIP")
 START_SECONDS = 180
 HOST = "127.0.0.1"
 

@@ -9,7 +9,6 @@ import inspect
 import math
 from typing import Any
 
-from comfy.model_patcher import ModelPatcher
 from torch import nn
 
 from . import modulation
@@ -254,11 +253,10 @@ def identify(model: nn.Module) -> Architecture | None:
     return entry if entry and ours and fits(entry, model) else None
 
 
-def model_name(model: ModelPatcher) -> str:
-    """For people: the table's name of the architecture, else the class of the network."""
-    network = model.model.diffusion_model
-    entry = identify(network)
-    return entry.name if entry else type(unwrapped(network)).__name__
+def model_name(model: nn.Module) -> str:
+    """What people call a diffusion model: the table's name of the architecture, else that of its class."""
+    entry = identify(model)
+    return entry.name if entry else type(unwrapped(model)).__name__
 
 
 def fits(entry: Architecture, model: nn.Module) -> bool:

@@ -16,8 +16,9 @@ from torch import nn
 
 from ..cache_core.method import CacheMethod, Plan
 from ..cache_core.report import RunReport
+from ..cache_core.session import Judge
 from ..cache_core.storage import CacheDevice
-from .architecture import Architecture, unwrapped
+from .architecture import unwrapped
 from .architectures import identify, model_name
 from .latent import Latent
 from .live_run import LiveRun
@@ -59,12 +60,10 @@ def apply_cache(
         ValueError: the model has too few blocks for the method.
     """
     refuse_other_caches(model.wrappers)
-    architecture = identify(model.model.diffusion_model)
-    if architecture:
-        refuse_too_few_blocks(model.model.diffusion_model, architecture, method)
-    patch = CachePatch(
-        model_name(model), listener, cache_device, Plan(method, dict(settings or {}), messages), at_start
-    )
+    network = model.model.diffusion_model
+    refuse_too_few_blocks(network, method)
+    plan = Plan(method, dict(settings or {}), messages)
+    patch = CachePatch(model_name(network), listener, cache_device, plan, at_start)
     cached = model.clone()
     cached.add_wrapper_with_key(Wrappers.OUTER_SAMPLE, KEY, patch.outer_sample)
     cached.add_wrapper_with_key(Wrappers.PREDICT_NOISE, KEY, patch.predict_noise)
@@ -72,7 +71,10 @@ def apply_cache(
     return cached
 
 
-def refuse_too_few_blocks(model: nn.Module, architecture: Architecture, method: CacheMethod) -> None:
+def refuse_too_few_blocks(model: nn.Module, method: CacheMethod) -> None:
+    architecture = identify(model)
+    if architecture is None:
+        return
     blocks = sum(1 for _ in architecture.blocks(unwrapped(model)))
     always = max(method.boundary.head, architecture.always_run) + method.boundary.tail
     if always >= blocks:
@@ -123,7 +125,10 @@ class CachePatch:
             guider.model_options = original
             live.end()
 
-    def live_run(self, guider, sigmas: list[float], facts: Facts, counted: bool) -> LiveRun:
+    def live_run(
+        self, guider, sigmas: list[float], facts: Facts, counted: bool = False, judge: Judge | None = None
+    ) -> LiveRun:
+        """The state of a run of `guider`."""
         plan = self.at_start(facts) if self.at_start else self.plan
         report = RunReport(plan.method.name, self.model_name, plan.settings, list(plan.messages))
         model_sampling = guider.model_patcher.get_model_object("model_sampling")
@@ -131,7 +136,7 @@ class CachePatch:
         def percent_to_sigma(percent: float) -> float:
             return float(model_sampling.percent_to_sigma(percent))
 
-        return LiveRun(plan, report, sigmas, percent_to_sigma, self.cache_device, self.listener, counted)
+        return LiveRun(plan, report, sigmas, percent_to_sigma, self.cache_device, self.listener, counted, judge)
 
     def predict_noise(self, executor, x, timestep, model_options, *args, **kwargs):
         live = model_options.get("transformer_options", {}).get(KEY)

@@ -30,4 +30,4 @@ def from_profile(profile: ModelProfile, facts: Facts) -> tuple[Learned | None, s
 
 def model_of(facts: Facts) -> tuple[str, str]:
     """Name and identity of the model that is sampled."""
-    return model_name(facts["model"]), model_identity(facts["model"])
+    return model_name(facts["model"].model.diffusion_model), model_identity(facts["model"])

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..cache_core.method import Level, Plan
 from ..cache_core.report import RunReport
 from ..cache_core.schedule import part_covered
-from ..cache_core.session import Branch, CacheSession, ModelCall
+from ..cache_core.session import Branch, CacheSession, Judge, ModelCall
 from ..cache_core.storage import CacheDevice, Storage
 from ..cache_core.types import Run
 from .architectures import identify
@@ -43,7 +43,7 @@ class LiveRun:
         plan: of this run.
         sigmas: (steps + 1), those of the run.
         percent_to_sigma: ComfyUI's, of the model that is sampled.
-        counted: see `CacheSession`.
+        counted, judge: see `CacheSession`.
     """
 
     def __init__(
@@ -54,7 +54,8 @@ class LiveRun:
         percent_to_sigma: Callable[[float], float],
         cache_device: CacheDevice,
         listener: Callable[[RunReport], None] | None,
-        counted: bool,
+        counted: bool = False,
+        judge: Judge | None = None,
     ):
         method = self.method = plan.method
         self.plan = plan
@@ -65,7 +66,7 @@ class LiveRun:
         if foretold:
             report.settings = {**report.settings, COMPUTES: ranges(foretold)}
         self.interceptions: dict[int, Interception] = {}
-        self.session = CacheSession(method, run, report, Storage(cache_device, spare_memory), listener, counted)
+        self.session = CacheSession(method, run, report, Storage(cache_device, spare_memory), listener, counted, judge)
 
     def interception(self, base) -> Interception:
         """What intercepts a model's calls in this run; there may be a second model."""

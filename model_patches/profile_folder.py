@@ -110,7 +110,7 @@ def saved_profiles() -> Path:
 
 def profile_of(model: ModelPatcher) -> ModelProfile:
     """What was learned of a model, an empty profile if nothing was."""
-    return user_profiles().load(model_name(model), model_identity(model))
+    return user_profiles().load(model_name(model.model.diffusion_model), model_identity(model))
 
 
 def profile_files() -> dict[str, Path]:

@@ -22,7 +22,9 @@ COMFY = {"comfy"}
 HOST = {"comfy_api", "server", "comfy_execution", "folder_paths"}
 OUTSIDE = {
     "cache_core": STANDARD | {"torch", "numpy"},
-    "model_patches": STANDARD | {"torch", "numpy"} | COMFY,
+    "model_patches": STANDARD
+    | {"torch", "numpy", "tqdm"}
+    | COMFY,  # tqdm is what ComfyUI's samplers show progress with
     "nodes": STANDARD | {"torch", "numpy"} | COMFY | HOST,
     "": STANDARD | HOST,
 }

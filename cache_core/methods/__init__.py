@@ -8,6 +8,7 @@ from .first_block import first_block_cache
 from .magcache import magcache
 from .meancache import meancache
 from .seacache import seacache
+from .softcache import softcache
 from .spectrum import spectrum
 from .stepcache import stepcache
 from .taylorseer import taylorseer
@@ -24,6 +25,7 @@ __all__ = [
     "measuring",
     "reusing_once",
     "seacache",
+    "softcache",
     "spectrum",
     "stepcache",
     "taylorseer",

@@ -6,7 +6,7 @@ its own proposals would drift as soon as something else forces a compute.
 """
 
 from .budget import Budgeted
-from .change import AccumulatedChange, ChangeFromAnchor
+from .change import AccumulatedChange, ChangeFromAnchor, ChangeFromBefore
 from .followed import Followed
 from .limits import Guarded, StepMask
 from .planned import MagnitudeBudget, Scheduled
@@ -17,6 +17,7 @@ __all__ = [
     "AccumulatedChange",
     "Budgeted",
     "ChangeFromAnchor",
+    "ChangeFromBefore",
     "Followed",
     "Guarded",
     "MagnitudeBudget",
