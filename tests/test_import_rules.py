@@ -23,8 +23,13 @@ HOST = {"comfy_api", "server", "comfy_execution", "folder_paths"}
 OUTSIDE = {
     "cache_core": STANDARD | {"torch", "numpy"},
     "model_patches": STANDARD
-    | {"torch", "numpy", "tqdm"}
-    | COMFY,  # tqdm is what ComfyUI's samplers show progress with
+    | {
+        "torch",
+        "numpy",
+        "tqdm",
+        "folder_paths",
+    }  # ComfyUI's samplers show progress with tqdm; profiles lie in its folders
+    | COMFY,
     "nodes": STANDARD | {"torch", "numpy"} | COMFY | HOST,
     "": STANDARD | HOST,
 }
