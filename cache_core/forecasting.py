@@ -5,6 +5,7 @@ Everything is reckoned in products of recorded outputs: an error is a combinatio
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -117,7 +118,8 @@ class Forecaster:
         count = self.recording.steps
         costs = line_costs(self.recording, self.weights)
         costs[:, unwanted_segments(count, forced, longest)] = np.inf
-        for wanted in range(max(computed, 2), count):
+        least = max(computed, 2, len({0, 1, *forced}), math.ceil(count / (longest + 1)) if longest else 0)
+        for wanted in range(least, count):
             with suppress(ValueError):  # no path of so few
                 return self._improved(list(cheapest_path(costs, wanted)[0]), frozenset(forced), longest)
         return tuple(range(count))
