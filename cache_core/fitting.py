@@ -63,7 +63,7 @@ def checked(entries: Mapping[str, Any]) -> dict[str, Entry]:
         ValueError: one is not as `fitted_entries` makes them; says what is wrong.
     """
     entries, found = named(entries), {}
-    for method in CHECKED.keys() & entries.keys():
+    for method in (method for method in CHECKED if method in entries):
         entry = named(entries[method])
         common = {name: words(entry[name]) for name in ("name", "source", "sampler")}
         found[method] = common | {"steps": whole(entry["steps"], least=1)} | CHECKED[method](entry)

@@ -62,7 +62,7 @@ CALIBRATIONS = {
 
 def full_profile(steps: int = 4) -> ModelProfile:
     """With something in every field."""
-    recording = recorded(smooth(steps), gains=tuple(range(steps, 0, -1)), runs=2)
+    recording = recorded(smooth(steps), gains=tuple(float(n) for n in range(steps, 0, -1)), runs=2)
     plans = {2: (0, 1), 3: (0, 1, 2)}
     return ModelProfile(
         "A Model",
