@@ -95,7 +95,7 @@ def changed(value, path, put):
     if put is ... and not rest:
         del copy[key]
     else:
-        copy[key] = changed(value[key], rest, put)
+        copy[key] = changed(value[key], rest, put) if rest else put
     return copy
 
 
@@ -164,7 +164,7 @@ def test_a_table_of_too_many_steps_is_refused_before_it_is_made():
 
 def test_what_a_newer_pack_adds_is_left_out():
     later = changed(DOCUMENT, ("learned", 0), DOCUMENT["learned"][0] | {"later": [1]})
-    later["later"] = later["calibrations"]["later"] = {"a": 1}
+    later = changed(later, ("calibrations", "later"), {"a": 1}) | {"later": {"a": 1}}
     assert json.loads(read(later).as_json()) == DOCUMENT
 
 
