@@ -20,6 +20,7 @@ from stepcache.cache_core.methods import (
     meancache,
     seacache,
     spectrum,
+    stepcache,
     taylorseer,
     teacache,
 )

@@ -30,12 +30,6 @@ def calibrate(tiny, **settings):
     )
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("folder_paths.get_user_directory", lambda: str(tmp_path))
-    return tmp_path
-
-
 def test_a_calibrated_model_is_faster_from_the_first_picture_on(reports):  # noqa: F811
     tiny = shared("flux_dev")
     profile, summary = calibrate(tiny)
@@ -44,14 +38,14 @@ def test_a_calibrated_model_is_faster_from_the_first_picture_on(reports):  # noq
     assert set(profile.learned[0].plans) == set(range(2, STEPS)) and "teacache" in summary
 
 
-def test_gains_are_measured_on_request(folder):
+def test_gains_are_measured_on_request():
     tiny = shared("flux_dev")
     (learned,) = calibrate(tiny, measure_gains=True)[0].learned
     assert len(learned.recording.gains) == STEPS and min(learned.recording.gains) > 0
     assert calibrate(tiny)[0].learned[0].recording.gains is None
 
 
-def test_runs_are_merged_over_the_branches_of_guidance(folder):
+def test_runs_are_merged_over_the_branches_of_guidance():
     profile, _ = calibrate(shared("flux_dev"), runs=3, cfg=3.0)
     (learned,) = profile.learned
     assert learned.recording.runs == 3 and learned.settings.guided
@@ -73,10 +67,10 @@ def test_other_nodes_take_their_figures_from_it(reports, node):  # noqa: F811
     assert "calibrated" in told() and 0 < reports[-1].reused <= STEPS // 2 + 1
 
 
-def test_a_profile_goes_through_a_file_and_through_text(folder):
+def test_a_profile_goes_through_a_file_and_through_text(own_user_folder):
     profile, _ = calibrate(shared("flux_dev"), measure_gains=True)
     (text,) = SaveProfile.execute(profile, "my: model/..").result
-    assert [file.name for file in (folder / "stepcache" / "saved").iterdir()] == ["my-model.json"]
+    assert [file.name for file in (own_user_folder / "stepcache" / "saved").iterdir()] == ["my-model.json"]
     for given in (("saved/my-model.json", ""), (NO_FILE, text)):
         (loaded,) = LoadProfile.execute(*given).result
         assert json.loads(loaded.as_json()) == json.loads(profile.as_json())
@@ -84,12 +78,12 @@ def test_a_profile_goes_through_a_file_and_through_text(folder):
 
 
 @pytest.mark.parametrize("text", ["", "  ", "no json", "{}", "[]", '{"format": "stepcache profile", "version": 99}'])
-def test_what_is_no_profile_is_refused_with_the_cure(folder, text):
+def test_what_is_no_profile_is_refused_with_the_cure(text):
     with pytest.raises(ValueError, match="profile"):
         LoadProfile.execute(NO_FILE, text)
 
 
-def test_files_are_chosen_from_the_folders_alone(folder):
+def test_files_are_chosen_from_the_folders_alone():
     calibrate(shared("flux_dev"))
     (name,) = profile_files()
     assert LoadProfile.validate_inputs(name) is True and LoadProfile.validate_inputs(NO_FILE) is True
@@ -105,12 +99,12 @@ def test_profile_mode_uses_what_is_connected_on_another_model_too(reports):  # n
     assert reports[-1].reused == 0 and "use mode learn" in reports[-1].messages[0]
 
 
-def test_few_steps_cannot_be_calibrated(folder):
+def test_few_steps_cannot_be_calibrated():
     with pytest.raises(ValueError, match="nothing to calibrate: 8 steps are few"):
         calibrate(shared("flux_dev"), steps=8)
 
 
-def test_a_stop_loses_one_run(folder, monkeypatch):
+def test_a_stop_loses_one_run(monkeypatch):
     tiny, done = shared("flux_dev"), []
 
     def stop(self, value):
@@ -124,7 +118,7 @@ def test_a_stop_loses_one_run(folder, monkeypatch):
     assert profile_of(tiny.patcher).learned[0].recording.runs == 2
 
 
-def test_the_model_is_left_as_it_was(folder):
+def test_the_model_is_left_as_it_was():
     tiny = shared("flux_dev")
     before = run(tiny.patcher, tiny, STEPS)
     calibrate(tiny, measure_gains=True)
