@@ -215,3 +215,10 @@ def test_parts_of_a_schedule_are_learned_and_planned(reports, mode, part):
         run(with_stepcache(tiny.patcher, mode=mode), tiny, STEPS, latent=drawer(3)(*tiny.latent.shape), **part)
     steps = part.get("last", STEPS) - part.get("start", 0)
     assert reports[1].evaluations == steps and (reports[1].reused > 0) == (steps > 2)
+
+
+def test_the_inputs_and_their_order_are_a_contract():
+    assert [entry.id for entry in StepCache.define_schema().inputs] == [
+        "model", "speedup", "mode", "start_percent", "end_percent", "max_consecutive", "cache_device", "guard", "learn_from",
+        "profile",
+    ]  # fmt: skip

@@ -123,3 +123,24 @@ def test_the_model_is_left_as_it_was():
     before = run(tiny.patcher, tiny, STEPS)
     calibrate(tiny, measure_gains=True)
     assert torch.equal(run(tiny.patcher, tiny, STEPS), before)
+
+
+@pytest.mark.parametrize(
+    ("node", "inputs"),
+    [
+        (Calibrate, "model positive negative latent_image seed steps cfg sampler_name scheduler runs measure_gains"),
+        (LoadProfile, "file text"),
+        (SaveProfile, "profile name"),
+    ],
+)
+def test_the_inputs_and_their_order_are_a_contract(node, inputs):
+    assert [entry.id for entry in node.define_schema().inputs] == inputs.split()
+
+
+def test_a_damaged_or_huge_file_is_refused_with_the_cure(own_user_folder):
+    folder = own_user_folder / "stepcache" / "saved"
+    folder.mkdir(parents=True)
+    for name, content in (("bad.json", b"\xff\xfe"), ("cut.json", b'{"format": "stepcache profile"')):
+        (folder / name).write_bytes(content)
+        with pytest.raises(ValueError, match=f"saved/{name} is no profile.*Save it again"):
+            LoadProfile.execute(f"saved/{name}")
