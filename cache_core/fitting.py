@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from statistics import mean
 from typing import Any
 
@@ -17,6 +15,7 @@ from .methods import magcache
 from .planning import cheapest_path, linear_costs
 from .policies import AccumulatedChange
 from .profiles import MagnitudeProfile, magnitude_profile
+from .reading import named, number, numbers, steps_in_order, truth, whole, words
 from .types import Run
 
 NAME, SOURCE = "calibrated", "the Calibrate node"
@@ -45,61 +44,73 @@ def fitted_entries(runs: Sequence[Sequence[Changes]], sigmas: Sequence[float], s
         sampler: its name, for people.
     """
     steps = len(sigmas) - 1
-    whole = [run for run in runs if run and all(len(changes.sketches) == steps for changes in run)]
+    complete = [run for run in runs if run and all(len(changes.sketches) == steps for changes in run)]
     common = {"name": NAME, "source": SOURCE, "steps": steps, "sampler": sampler}
-    if not whole or steps <= FORCED:
+    if not complete or steps <= FORCED:
         return {}
     entries = {
-        "magcache": common | magcache_entry(whole, sigmas, common),
-        "dpcache": common | dpcache_entry(whole, sigmas),
+        "magcache": common | magcache_entry(complete, sigmas, common),
+        "dpcache": common | dpcache_entry(complete, sigmas),
     }
-    signals = [run[0] for run in whole if len(run[0].signal) == steps - 1]
+    signals = [run[0] for run in complete if len(run[0].signal) == steps - 1]
     return entries | ({"teacache": common | teacache_entry(signals)} if signals else {})
 
 
 def checked(entries: Mapping[str, Any]) -> dict[str, Entry]:
-    """Entries that came from a file, as plain values.
+    """Entries that came from a file, of each what is known.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: one is not as `fitted_entries` makes them; says what is wrong.
+        ValueError: one is not as `fitted_entries` makes them; says what is wrong.
     """
-    known = {method: dict(entries[method]) for method in CHECKS if method in entries}
-    for method, entry in known.items():
-        if not (isinstance(entry["name"], str) and isinstance(entry["source"], str)):
-            raise ValueError(f"the entry for {method} has no name or no source")
-        CHECKS[method](entry)
+    entries, found = named(entries), {}
+    for method in (method for method in CHECKED if method in entries):
+        entry = named(entries[method])
+        common = {name: words(entry[name]) for name in ("name", "source", "sampler")}
+        found[method] = common | {"steps": whole(entry["steps"], least=1)} | CHECKED[method](entry)
+    return found
+
+
+def checked_teacache(entry: Entry) -> Entry:
+    coefficients, fitted = numbers(entry["coefficients"]), numbers(entry["fitted_range"])
+    if len(fitted) != 2 or not 1 <= len(coefficients) <= 10:
+        raise ValueError("the figures for TeaCache are not a polynomial and a range")
+    return {"coefficients": coefficients, "fitted_range": fitted, "threshold": number(entry["threshold"], least=0)}
+
+
+def checked_magcache(entry: Entry) -> Entry:
+    known = {
+        "ratios": {branch: numbers(values) for branch, values in named(entry["ratios"]).items()},
+        "threshold": number(entry["threshold"], least=0),
+        "max_consecutive": whole(entry["max_consecutive"]),
+        "retention": number(entry["retention"], least=0),
+        "whole": truth(entry["whole"]),
+    }
+    magnitude_profile(entry | known)
     return known
 
 
-def check_teacache(entry: Entry) -> None:
-    values = [*entry["coefficients"], *entry["fitted_range"], entry["threshold"]]
-    if not all(isinstance(value, (int, float)) and math.isfinite(value) for value in values):
-        raise ValueError("a figure for TeaCache is no number")
-    if len(entry["fitted_range"]) != 2 or not 1 <= len(entry["coefficients"]) <= 10 or entry["threshold"] <= 0:
-        raise ValueError("the figures for TeaCache are not a polynomial, a range and a threshold")
+def checked_dpcache(entry: Entry) -> Entry:
+    sigmas, plans = numbers(entry["sigmas"], least=0), named(entry["plans"])
+    checked = {count: steps_in_order(plan, len(sigmas) - 1) for count, plan in plans.items()}
+    if any(str(len(plan)) != count for count, plan in checked.items()):
+        raise ValueError("a plan for DPCache has another number of steps than it says")
+    return {"sigmas": sigmas, "plans": checked}
 
 
-def check_dpcache(entry: Entry) -> None:
-    steps = len(entry["sigmas"]) - 1
-    for count, plan in entry["plans"].items():
-        if len(plan) != int(count) or any(a >= b for a, b in pairwise([-1, *plan, steps])):
-            raise ValueError(f"DPCache's plan of {count} steps is none")
-
-
-CHECKS: Mapping[str, Callable[[Entry], object]] = {
-    "teacache": check_teacache,
-    "magcache": magnitude_profile,
-    "dpcache": check_dpcache,
+CHECKED: Mapping[str, Callable[[Entry], Entry]] = {
+    "teacache": checked_teacache,
+    "magcache": checked_magcache,
+    "dpcache": checked_dpcache,
 }
 
 
 def teacache_entry(changes: Sequence[Changes]) -> Entry:
     """The polynomial from the change of the signal to that of the residual, least squares, and a threshold for it."""
-    x, y = (np.concatenate([numbers(getattr(each, kind)) for each in changes]) for kind in ("signal", "residual"))
+    x, y = (np.concatenate([fetched(getattr(each, kind)) for each in changes]) for kind in ("signal", "residual"))
     coefficients = [float(value) for value in np.polyfit(x, y, min(DEGREE, len(x) - 1))]
     fitted = [float(x.min()), float(x.max())]
     policy = AccumulatedChange(0.0, coefficients, (fitted[0], fitted[1]))
-    counted = [policy.counted(torch.tensor(numbers(each.signal))).tolist() for each in changes]
+    counted = [policy.counted(torch.tensor(fetched(each.signal))).tolist() for each in changes]
 
     def computed(threshold: float) -> float:
         return mean(1 + over_threshold(each, threshold) for each in counted)
@@ -122,17 +133,17 @@ def magcache_entry(runs: Sequence[Sequence[Changes]], sigmas: Sequence[float], c
     """The mean curve of each branch, and a threshold for it."""
     branches = dict(zip(("cond", "uncond"), zip(*runs, strict=True), strict=False))
     ratios = {
-        name: (1.0, *(float(value) for value in np.mean([numbers(changes.ratio) for changes in several], axis=0)))
+        name: (1.0, *(float(value) for value in np.mean([fetched(changes.ratio) for changes in several], axis=0)))
         for name, several in branches.items()
     }
-    steps, whole = len(sigmas) - 1, sigmas[-1] == 0
-    profile = MagnitudeProfile(NAME, ratios, steps, 0.0, LONGEST, RETENTION, common["sampler"], SOURCE, whole)
+    steps, to_the_end = len(sigmas) - 1, sigmas[-1] == 0
+    profile = MagnitudeProfile(NAME, ratios, steps, 0.0, LONGEST, RETENTION, common["sampler"], SOURCE, to_the_end)
     run = Run(tuple(sigmas), start_sigma=max(sigmas), end_sigma=0.0)
 
     def computed(threshold: float) -> float:
         return len(magcache(profile, threshold, LONGEST, RETENTION).foretold(run) or ())
 
-    settings = {"max_consecutive": LONGEST, "retention": RETENTION, "whole": whole}
+    settings = {"max_consecutive": LONGEST, "retention": RETENTION, "whole": to_the_end}
     return {"ratios": ratios, "threshold": threshold_for(computed, steps / RECOMMENDED_SPEEDUP), **settings}
 
 
@@ -151,7 +162,7 @@ def threshold_for(computed: Callable[[float], float], wanted: float) -> float:
     return float(f"{min(tried, key=lambda threshold: abs(computed(threshold) - wanted)):.3g}")
 
 
-def numbers(values: Sequence[Tensor]) -> np.ndarray:
+def fetched(values: Sequence[Tensor]) -> np.ndarray:
     """0-d tensors, read from their device in one go."""
     return torch.stack(list(values)).cpu().double().numpy()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from .fitting import checked
 from .forecasting import Forecaster, ForecastPlan
+from .reading import listed, named, number, shown, steps_in_order, truth, whole, words
 from .recording import Recording, falls
 
 FORMAT, VERSION = "stepcache profile", 1
@@ -74,17 +75,23 @@ class Learned:
 
     @staticmethod
     def from_dict(given: Mapping[str, Any]) -> Learned:
-        recording = Recording.from_dict(given)
-        settings = Settings(
-            str(given["sampler"]), bool(given["guided"]), int(given["size"]), str(given.get("patches", ""))
-        )
-        seconds = (max(float(given["seconds"]["computed"]), 0.0), max(float(given["seconds"]["reused"]), 0.0))
-        plans = {int(count): tuple(map(int, steps)) for count, steps in given["plans"].items()}
-        for count, steps in plans.items():
-            ordered = list(steps) == sorted(set(steps)) and len(steps) == count
-            if not ordered or steps[:1] != (0,) or steps[-1] >= recording.steps:
-                raise ValueError(f"the plan of {count} steps is none")
-        return Learned(settings, recording, seconds, plans)
+        """The inverse of `as_dict`.
+
+        Raises:
+            ValueError: what is given is nothing of the kind; says what is wrong.
+        """
+        given, recording = named(given), Recording.from_dict(given)
+        sampler, patches = words(given["sampler"]), words(given["patches"])
+        settings = Settings(sampler, truth(given["guided"]), whole(given["size"]), patches)
+        seconds = named(given["seconds"])
+        computed, reused = number(seconds["computed"], least=0), number(seconds["reused"], least=0)
+        plans = {}
+        for count, steps in named(given["plans"]).items():
+            plan = steps_in_order(steps, recording.steps)
+            if str(len(plan)) != count or plan[:1] != (0,):
+                raise ValueError(f"the plan of {shown(count)} steps is none")
+            plans[len(plan)] = plan
+        return Learned(settings, recording, (computed, reused), plans)
 
 
 @dataclass(frozen=True)
@@ -138,7 +145,7 @@ class ModelProfile:
         return replace(self, learned=(*others, learned)[-MOST_RECORDINGS:])
 
     def as_json(self) -> str:
-        """One line for each row of a table, so that people can read and compare it."""
+        """Plain JSON."""
         head = {"format": FORMAT, "version": VERSION, "model": self.model, "identity": self.identity}
         body = {"learned": [each.as_dict() for each in self.learned], "calibrations": dict(self.calibrations)}
         return json.dumps(head | body, allow_nan=False)
@@ -153,15 +160,15 @@ class ModelProfile:
         if len(text) > MOST_CHARACTERS:
             raise ValueError(f"a profile has at most {MOST_CHARACTERS} characters")
         try:
-            given = json.loads(text)
-            if given["format"] != FORMAT:
-                raise ValueError(f'its "format" is not "{FORMAT}"')
-            if given["version"] != VERSION:
-                raise ValueError(f"it is of version {given['version']}, and this pack reads version {VERSION}")
-            learned = tuple(Learned.from_dict(each) for each in given["learned"][-MOST_RECORDINGS:])
-            return ModelProfile(str(given["model"]), str(given["identity"]), learned, checked(given["calibrations"]))
-        except (KeyError, TypeError, AttributeError, RecursionError) as problem:
-            raise ValueError(f"it lacks or misplaces {problem}") from problem
+            given = named(json.loads(text))
+        except RecursionError as problem:
+            raise ValueError("it is nested too deeply") from problem
+        if given["format"] != FORMAT:
+            raise ValueError(f'its "format" is not "{FORMAT}"')
+        if whole(given["version"]) != VERSION:
+            raise ValueError(f"it is of version {given['version']}, and this pack reads version {VERSION}")
+        learned = tuple(Learned.from_dict(each) for each in listed(given["learned"])[-MOST_RECORDINGS:])
+        return ModelProfile(words(given["model"]), words(given["identity"]), learned, checked(given["calibrations"]))
 
 
 def evaluations_for(speedup: float, steps: int, seconds: tuple[float, float] = (0.0, 0.0)) -> int:

@@ -12,14 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .reading import listed, named, numbers, truth, whole
 from .schedule import TOLERANCE
 from .types import Step
 
 SKETCH = 8192
 """Elements of an output that are kept: enough for its lengths and angles to within a percent or two."""
 
-MOST_STEPS = 1000
-"""A recording of more steps is refused: its table would be large, and no one samples so."""
+MOST_STEPS = 200
+"""A recording of more steps is refused: planning takes memory and time with the cube of the steps, 64 MB at 200."""
 
 
 @dataclass(frozen=True)
@@ -114,18 +115,16 @@ class Recording:
         Raises:
             ValueError: what is given is no recording; says what is wrong.
         """
-        try:
-            rows, steps = given["products"], len(given["sigmas"]) - 1
-            if len(rows) != steps or steps > MOST_STEPS or any(len(row) != n + 1 for n, row in enumerate(rows)):
-                raise ValueError("the table of products does not fit the number of steps")
-            lower = np.zeros((steps, steps))
-            lower[np.tril_indices(steps)] = [float(value) for row in rows for value in row]
-            products = lower + np.tril(lower, -1).T
-            gains = tuple(map(float, given["gains"])) if given.get("gains") else None
-            sigmas = tuple(map(float, given["sigmas"]))
-            return Recording(sigmas, products, bool(given["flow"]), int(given.get("runs", 1)), gains)
-        except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as problem:
-            raise ValueError(f"no recording: {problem!r}") from problem
+        given = named(given)
+        sigmas, rows = numbers(given["sigmas"], least=0), [numbers(row) for row in listed(given["products"])]
+        steps = len(sigmas) - 1
+        if len(rows) != steps or steps > MOST_STEPS or any(len(row) != n + 1 for n, row in enumerate(rows)):
+            raise ValueError("the table of products does not fit the number of steps")
+        lower = np.zeros((steps, steps))
+        lower[np.tril_indices(steps)] = [value for row in rows for value in row]
+        gains = None if given["gains"] is None else numbers(given["gains"])
+        products = lower + np.tril(lower, -1).T
+        return Recording(sigmas, products, truth(given["flow"]), whole(given["runs"], least=1), gains)
 
 
 def noise_shares(sigmas: Sequence[float], flow: bool) -> np.ndarray:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from comfy.model_patcher import ModelPatcher
 
-from ..cache_core.learned import ModelProfile
+from ..cache_core.learned import MOST_CHARACTERS, ModelProfile
 from .architectures import model_name
 from .identity import model_identity
 
@@ -35,15 +35,23 @@ class ProfileFolder:
         return self.path / f"{safe_name(profile.model)}-{profile.identity}.json"
 
     def load(self, model: str, identity: str) -> ModelProfile:
-        """The model's profile, an empty one if there is none. A file that cannot be read is set aside and told of."""
+        """The model's profile, an empty one if there is none. What cannot be read is told of."""
+        try:
+            return self._read(model, identity)
+        except OSError as problem:
+            log.warning("StepCache: the profile of %s cannot be read: %s", model, problem)
+            return ModelProfile(model, identity)
+
+    def _read(self, model: str, identity: str) -> ModelProfile:
+        """As `load`, but an OSError is raised. A damaged file is set aside."""
         empty = ModelProfile(model, identity)
         file = self.file(empty)
         try:
-            profile = ModelProfile.from_json(file.read_text(encoding="utf-8"))
+            profile = read_profile(file)
             return profile if profile.identity == identity else empty
         except FileNotFoundError:
             return empty
-        except (OSError, ValueError) as problem:
+        except ValueError as problem:
             log.warning("StepCache: the profile %s is not used (%s); it is renamed to .damaged", file, problem)
             with contextlib.suppress(OSError):
                 os.replace(file, file.with_suffix(".damaged"))
@@ -56,17 +64,29 @@ class ProfileFolder:
             OSError: the folder cannot be written.
         """
         with writing:
-            profile = change(self.load(model, identity))
-            file = self.file(profile)
+            profile = change(self._read(model, identity))
             self.path.mkdir(parents=True, exist_ok=True)
-            write_whole(file, profile.as_json())
+            write_whole(self.file(ModelProfile(model, identity)), profile.as_json())
             self._drop_oldest()
         return profile
 
     def _drop_oldest(self) -> None:
-        files = sorted(self.path.glob("*.json"), key=lambda file: file.stat().st_mtime)
-        for file in files[: max(len(files) - MOST_FILES, 0)]:
-            file.unlink(missing_ok=True)
+        files = list(self.path.glob("*.json"))
+        if len(files) > MOST_FILES:
+            with contextlib.suppress(FileNotFoundError):  # another server drops them too
+                for file in sorted(files, key=lambda file: file.stat().st_mtime)[:-MOST_FILES]:
+                    file.unlink()
+
+
+def read_profile(file: Path) -> ModelProfile:
+    """The profile in a file, of which no more is read than a profile can have.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds no profile; says why.
+    """
+    with file.open(encoding="utf-8") as stream:
+        return ModelProfile.from_json(stream.read(MOST_CHARACTERS + 1))
 
 
 def write_whole(file: Path, text: str) -> None:
@@ -88,7 +108,7 @@ def safe_name(name: str) -> str:
     'Wan-2-2-A14B'
     """
     words = "".join(letter if letter.isalnum() and letter.isascii() else " " for letter in name).split()
-    return "-".join(words) or "model"
+    return "-".join(words)[:100] or "model"
 
 
 def user_folder() -> Path:

@@ -10,7 +10,7 @@ from comfy_api.latest import io
 from ..cache_core.learned import Learned, ModelProfile, Settings, evaluations_for
 from ..cache_core.method import Plan
 from ..cache_core.methods import computing_all, stepcache
-from ..cache_core.recording import Recorder, falls
+from ..cache_core.recording import MOST_STEPS, Recorder, falls
 from ..cache_core.report import RunReport
 from ..model_patches.calibration import few_step_model, general_recording
 from ..model_patches.identity import model_identity
@@ -125,6 +125,8 @@ def why_not(model, facts: Facts) -> str | None:
         return f"this model is made for few steps, which differ too much to reuse: {OTHER_NODE}"
     if facts["whole_steps"] < MIN_STEPS:
         return f"{facts['whole_steps']} steps are few and differ too much to reuse: {OTHER_NODE}"
+    if facts["steps"] > MOST_STEPS:
+        return f"{facts['steps']} steps are more than can be planned ({MOST_STEPS}): {OTHER_NODE}"
     if not falls(facts["sigmas"]):
         return f"the sigmas of this run do not fall from step to step, so it cannot be planned: {OTHER_NODE}"
     return None

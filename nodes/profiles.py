@@ -7,7 +7,7 @@ from typing import ClassVar
 from comfy_api.latest import io, ui
 
 from ..cache_core.learned import ModelProfile
-from ..model_patches.profile_folder import profile_files, safe_name, saved_profiles, write_whole
+from ..model_patches.profile_folder import profile_files, read_profile, safe_name, saved_profiles, write_whole
 from .auto import ProfileType
 from .base import CATEGORY
 
@@ -60,7 +60,7 @@ class LoadProfile(io.ComfyNode):
         if path is None and not text.strip():
             raise ValueError("Choose a profile file, or paste a profile into the text.")
         try:
-            return io.NodeOutput(ModelProfile.from_json(path.read_text(encoding="utf-8") if path else text))
+            return io.NodeOutput(read_profile(path) if path else ModelProfile.from_json(text))
         except ValueError as problem:
             raise ValueError(f"{file if path else 'The text'} is no profile: {problem}. Save it again.") from problem
 

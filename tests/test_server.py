@@ -73,7 +73,7 @@ def plain_inputs(info) -> dict:
     """The node's defaults, with settings under which a short run of a small model reuses something."""
     given = info["input"]["required"]
     inputs = {name: spec[1]["default"] for name, spec in given.items() if name != "model"}
-    eager = {"threshold": 0.3, "head_blocks": 1, "warmup_steps": 1, "interval": 2, "computed": 0.5}
+    eager = {"threshold": 0.3, "head_blocks": 1, "warmup_steps": 1, "interval": 2, "computed": 0.5, "mode": "general"}
     return inputs | {name: value for name, value in eager.items() if name in inputs}
 
 

@@ -12,6 +12,9 @@ from ..recording import Sketch
 from ..types import Decision, Run, Step, Streams
 from .policy import TensorMap
 
+ROUNDING = 1e-3
+"""Relative. Forecasts that are nearer than this are never too far off: outputs in half precision are rounded as much."""
+
 
 @dataclass
 class Followed:
@@ -30,7 +33,7 @@ class Followed:
     sketch: Sketch = field(default_factory=Sketch, repr=False)
     line: FittedLine | None = field(default=None, repr=False)
     missed: Tensor | None = field(default=None, repr=False)  # relative error of the last computed step's forecast
-    expected: float = 0.0
+    expected: float = ROUNDING
     proposed: ForecastPlan | None = None  # the plan by the last decision
 
     def begin(self, run: Run, order: int) -> None:
@@ -58,7 +61,7 @@ class Followed:
             (foretold,) = self.line.predict(step)
             assert foretold is not None
             self.missed = (foretold - seen).norm() / seen.norm()
-            self.expected = self.plan.expected(self.line.computed, step.index)
+            self.expected = max(self.plan.expected(self.line.computed, step.index), ROUNDING)
         self.line.update(step, (seen,))
 
     def reused(self, step: Step) -> None:

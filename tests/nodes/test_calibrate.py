@@ -37,12 +37,6 @@ def with_plan(model, learned):
     return apply_cache(model, stepcache(learned.plan(STEPS // 2)))
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("folder_paths.get_user_directory", lambda: str(tmp_path))
-    return tmp_path
-
-
 def test_a_calibrated_model_is_faster_from_the_first_picture_on(reports):  # noqa: F811
     tiny = shared("flux_dev")
     profile, summary = calibrate(tiny)
@@ -51,14 +45,14 @@ def test_a_calibrated_model_is_faster_from_the_first_picture_on(reports):  # noq
     assert set(profile.learned[0].plans) == set(range(2, STEPS)) and "teacache" in summary
 
 
-def test_gains_are_measured_on_request(folder):
+def test_gains_are_measured_on_request():
     tiny = shared("flux_dev")
     (learned,) = calibrate(tiny, measure_gains=True)[0].learned
     assert len(learned.recording.gains) == STEPS and min(learned.recording.gains) > 0
     assert calibrate(tiny)[0].learned[0].recording.gains is None
 
 
-def test_a_plan_is_tuned_by_trying(folder):
+def test_a_plan_is_tuned_by_trying():
     tiny = shared("flux_dev")
     plain, tuned = (calibrate(tiny, runs=2, speedup=2.0, trials=trials)[0].learned[0] for trials in (0, 12))
     changed = {count for count in plain.plans if plain.plans[count] != tuned.plans[count]}
@@ -68,7 +62,7 @@ def test_a_plan_is_tuned_by_trying(folder):
     assert off[1].norm() < off[0].norm()
 
 
-def test_runs_are_merged_over_the_branches_of_guidance(folder):
+def test_runs_are_merged_over_the_branches_of_guidance():
     profile, _ = calibrate(shared("flux_dev"), runs=3, cfg=3.0)
     (learned,) = profile.learned
     assert learned.recording.runs == 3 and learned.settings.guided
@@ -100,10 +94,10 @@ def test_other_nodes_take_their_figures_from_it(reports, node):  # noqa: F811
     assert "calibrated" in told() and 0 < reports[-1].reused <= STEPS // 2 + 1
 
 
-def test_a_profile_goes_through_a_file_and_through_text(folder):
+def test_a_profile_goes_through_a_file_and_through_text(own_user_folder):
     profile, _ = calibrate(shared("flux_dev"), measure_gains=True)
     (text,) = SaveProfile.execute(profile, "my: model/..").result
-    assert [file.name for file in (folder / "stepcache" / "saved").iterdir()] == ["my-model.json"]
+    assert [file.name for file in (own_user_folder / "stepcache" / "saved").iterdir()] == ["my-model.json"]
     for given in (("saved/my-model.json", ""), (NO_FILE, text)):
         (loaded,) = LoadProfile.execute(*given).result
         assert json.loads(loaded.as_json()) == json.loads(profile.as_json())
@@ -111,12 +105,12 @@ def test_a_profile_goes_through_a_file_and_through_text(folder):
 
 
 @pytest.mark.parametrize("text", ["", "  ", "no json", "{}", "[]", '{"format": "stepcache profile", "version": 99}'])
-def test_what_is_no_profile_is_refused_with_the_cure(folder, text):
+def test_what_is_no_profile_is_refused_with_the_cure(text):
     with pytest.raises(ValueError, match="profile"):
         LoadProfile.execute(NO_FILE, text)
 
 
-def test_files_are_chosen_from_the_folders_alone(folder):
+def test_files_are_chosen_from_the_folders_alone():
     calibrate(shared("flux_dev"))
     (name,) = profile_files()
     assert LoadProfile.validate_inputs(name) is True and LoadProfile.validate_inputs(NO_FILE) is True
@@ -132,12 +126,12 @@ def test_profile_mode_uses_what_is_connected_on_another_model_too(reports):  # n
     assert reports[-1].reused == 0 and "use mode learn" in reports[-1].messages[0]
 
 
-def test_few_steps_cannot_be_calibrated(folder):
+def test_few_steps_cannot_be_calibrated():
     with pytest.raises(ValueError, match="nothing to calibrate: 8 steps are few"):
         calibrate(shared("flux_dev"), steps=8)
 
 
-def test_a_stop_loses_one_run(folder, monkeypatch):
+def test_a_stop_loses_one_run(monkeypatch):
     tiny, done = shared("flux_dev"), []
 
     def stop(self, value):
@@ -151,8 +145,29 @@ def test_a_stop_loses_one_run(folder, monkeypatch):
     assert profile_of(tiny.patcher).learned[0].recording.runs == 2
 
 
-def test_the_model_is_left_as_it_was(folder):
+def test_the_model_is_left_as_it_was():
     tiny = shared("flux_dev")
     before = run(tiny.patcher, tiny, STEPS)
     calibrate(tiny, measure_gains=True)
     assert torch.equal(run(tiny.patcher, tiny, STEPS), before)
+
+
+@pytest.mark.parametrize(
+    ("node", "inputs"),
+    [
+        (Calibrate, "model positive negative latent_image seed steps cfg sampler_name scheduler runs measure_gains"),
+        (LoadProfile, "file text"),
+        (SaveProfile, "profile name"),
+    ],
+)
+def test_the_inputs_and_their_order_are_a_contract(node, inputs):
+    assert [entry.id for entry in node.define_schema().inputs] == inputs.split()
+
+
+def test_a_damaged_or_huge_file_is_refused_with_the_cure(own_user_folder):
+    folder = own_user_folder / "stepcache" / "saved"
+    folder.mkdir(parents=True)
+    for name, content in (("bad.json", b"\xff\xfe"), ("cut.json", b'{"format": "stepcache profile"')):
+        (folder / name).write_bytes(content)
+        with pytest.raises(ValueError, match=f"saved/{name} is no profile.*Save it again"):
+            LoadProfile.execute(f"saved/{name}")
