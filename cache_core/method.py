@@ -121,6 +121,9 @@ class CacheMethod:
         return copy.deepcopy(self.predictor)
 
 
+Completed = Callable[[RunReport], None]
+
+
 @dataclass(frozen=True)
 class Plan:
     """A method and what the report shall show of how it was chosen.
@@ -134,4 +137,4 @@ class Plan:
     settings: Mapping[str, Any]
     messages: tuple[str, ...] = ()
     recorder: Recorder | None = None
-    completed: Callable[[RunReport], None] | None = None
+    completed: Completed | None = None

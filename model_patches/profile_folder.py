@@ -58,13 +58,16 @@ class ProfileFolder:
             return empty
 
     def update(self, model: str, identity: str, change: Callable[[ModelProfile], ModelProfile]) -> ModelProfile:
-        """Change the newest state of a model's profile, and return it.
+        """Change the newest state of a model's profile, and return it. If `change` returns it as it is, nothing is written.
 
         Raises:
             OSError: the folder cannot be written.
         """
         with writing:
-            profile = change(self._read(model, identity))
+            known = self._read(model, identity)
+            profile = change(known)
+            if profile is known:
+                return known
             self.path.mkdir(parents=True, exist_ok=True)
             write_whole(self.file(ModelProfile(model, identity)), profile.as_json())
             self._drop_oldest()

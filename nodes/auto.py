@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 from comfy_api.latest import io
 
+from ..cache_core.forecasting import ForecastPlan
 from ..cache_core.learned import Learned, ModelProfile, Settings, evaluations_for
-from ..cache_core.method import Plan
+from ..cache_core.method import CacheMethod, Completed, Plan
 from ..cache_core.methods import computing_all, stepcache
-from ..cache_core.recording import MOST_STEPS, Recorder, falls
+from ..cache_core.recording import MOST_STEPS, Recorder, Recording, falls
 from ..cache_core.report import RunReport
 from ..model_patches.calibration import few_step_model, general_recording
 from ..model_patches.identity import model_identity
@@ -116,7 +117,9 @@ class StepCache(base.CacheNode):
         learned, origin = SOURCES[settings["mode"]](settings, run_facts)
         if learned is None:
             return learning_plan(run_facts, shown) if settings["mode"] == LEARN else Plan(computing_all(origin), shown)
-        return Plan(planned(learned, settings, run_facts), shown | {"plan": origin})
+        route = best_plan(learned, settings, run_facts)
+        method = planned(route, settings, run_facts)
+        return Plan(method, shown | {"plan": origin}, completed=keeping(learned, route, settings, run_facts))
 
 
 def why_not(model, facts: Facts) -> str | None:
@@ -157,16 +160,18 @@ SOURCES = {LEARN: learned_before, GENERAL: in_general, PROFILE: from_connected}
 """By mode: (settings, facts of the run) -> what to plan by and what it is; or None and why."""
 
 
-def planned(learned: Learned, settings: base.Settings, facts: Facts):
-    """The method that follows the best plan for the run."""
-    limits = limits_of(settings)
-    plan = learned.plan(
-        evaluations_for(settings["speedup"], facts["steps"], learned.seconds),
+def best_plan(learned: Learned, settings: base.Settings, facts: Facts) -> ForecastPlan:
+    return learned.plan(
+        evaluations_for(settings["speedup"], facts["steps"]),
         outside_window(facts, settings["start_percent"], settings["end_percent"]),
         settings["max_consecutive"],
     )
+
+
+def planned(plan: ForecastPlan, settings: base.Settings, facts: Facts) -> CacheMethod:
+    """The method that follows a plan."""
     guard = settings.get("guard", GUARD) if settings["mode"] != GENERAL else 0.0  # it would judge by another model
-    return stepcache(plan, guard, per_branch=facts["sees_branches"], **limits)
+    return stepcache(plan, guard, per_branch=facts["sees_branches"], **limits_of(settings))
 
 
 def outside_window(facts: Facts, start_percent: float, end_percent: float) -> frozenset[int]:
@@ -174,6 +179,27 @@ def outside_window(facts: Facts, start_percent: float, end_percent: float) -> fr
     to_sigma = facts["model"].get_model_object("model_sampling").percent_to_sigma
     start, end = float(to_sigma(start_percent)), float(to_sigma(end_percent))
     return frozenset(step for step, sigma in enumerate(facts["sigmas"][:-1]) if not end <= sigma <= start)
+
+
+def keeping(learned: Learned, plan: ForecastPlan, settings: base.Settings, facts: Facts) -> Completed | None:
+    """What keeps a plan that was made anew, as planning many steps takes seconds; None if there is nothing to keep."""
+    limited = settings["max_consecutive"] or outside_window(facts, settings["start_percent"], settings["end_percent"])
+    if settings["mode"] != LEARN or limited or len(plan.steps) in learned.plans:
+        return None
+    return partial(keep_plan, learned.recording, plan.steps, model_of(facts), kept_under(facts))
+
+
+def keep_plan(
+    recording: Recording, steps: tuple[int, ...], model: tuple[str, str], kept: Settings, report: RunReport
+) -> None:
+    """Add a plan to what it was made from, if that is still as it was."""
+
+    def with_plan(profile: ModelProfile) -> ModelProfile:
+        known = profile.exact(kept, recording.sigmas)
+        same = known and known.recording.runs == recording.runs
+        return profile.with_learned(known.with_plan(steps)) if known and same else profile
+
+    user_profiles().update(*model, with_plan)
 
 
 def learning_plan(facts: Facts, shown: dict[str, Any]) -> Plan:

@@ -114,7 +114,6 @@ def assert_usable(profile):
     for each in profile.learned:
         plan = each.plan(2)
         assert plan.steps[0] == 0 and plan.segment_after(plan.steps[:1]).start == 0
-        assert 2 <= evaluations_for(2.0, 28, each.seconds) <= 28
         assert each.merged(each.recording).recording.runs == 2 * each.recording.runs
 
 
@@ -131,7 +130,7 @@ def test_a_wrong_value_anywhere_is_refused_or_does_no_harm(path):
     [
         ("model",), ("identity",), ("version",), ("learned",), ("calibrations",),
         *(("learned", 1, name) for name in ("sigmas", "products", "flow", "runs", "sampler", "guided", "size", "plans")),
-        ("learned", 1, "seconds", "computed"), ("learned", 1, "products", 2, 1), ("learned", 1, "plans", "2"),
+        ("learned", 1, "products", 2, 1), ("learned", 1, "plans", "2"),
         ("calibrations", "teacache", "coefficients"), ("calibrations", "magcache", "ratios", "cond"),
         ("calibrations", "dpcache", "plans", "3"),
     ],
@@ -242,19 +241,10 @@ def test_the_newest_replaces_what_was_learned_with_the_same_and_the_oldest_gives
 
 
 @few
-@given(st.floats(0.1, 100), st.integers(2, 200), st.floats(0, 10), st.floats(0, 10))
-def test_the_number_of_evaluations_is_possible(speedup, steps, computed, reused):
-    assert 2 <= evaluations_for(speedup, steps, (computed, reused)) <= steps
-
-
-@few
-@given(st.floats(1, 3), st.integers(20, 100), st.floats(0.5, 2), st.floats(0, 0.2))
-def test_and_gives_the_speed_asked_for(speedup, steps, computed, reused):
-    share = reused / computed
-    count = evaluations_for(speedup, steps, (computed, reused))
-    fastest = steps / (2 + (steps - 2) * share)
-    reached = steps / (count + (steps - count) * share)
-    assert reached == pytest.approx(min(speedup, fastest), rel=1 / count)
+@given(st.floats(0.1, 100), st.integers(2, 200))
+def test_the_number_of_evaluations_is_possible(speedup, steps):
+    count = evaluations_for(speedup, steps)
+    assert 2 <= count <= steps and abs(count - min(max(steps / max(speedup, 1), 2), steps)) <= 0.5
 
 
 def test_smooth_outputs_are_what_tests_take_them_for():

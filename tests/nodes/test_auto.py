@@ -2,10 +2,12 @@
 
 import json
 import threading
+from pathlib import Path
 
 import pytest
 import torch
 
+import stepcache
 from stepcache.cache_core.recording import MOST_STEPS
 from stepcache.model_patches.identity import model_identity
 from stepcache.nodes import base
@@ -17,6 +19,7 @@ from ..sampling import run
 from ..tiny_models import build, drawer, shared
 
 STEPS = 16
+ROOT = Path(stepcache.__file__).parent
 
 
 @pytest.fixture
@@ -222,3 +225,15 @@ def test_the_inputs_and_their_order_are_a_contract():
         "model", "speedup", "mode", "start_percent", "end_percent", "max_consecutive", "cache_device", "guard", "learn_from",
         "profile",
     ]  # fmt: skip
+
+
+def test_the_example_workflow_has_a_value_for_every_input():
+    example = json.loads((ROOT / "example_workflows" / "tiny_stepcache.json").read_text(encoding="utf-8"))
+    (node,) = (node for node in example["nodes"] if node["type"] == StepCache.node_id)
+    inputs = {entry.id: entry for entry in StepCache.define_schema().inputs}
+    widgets = [given["name"] for given in node["inputs"] if "widget" in given]
+    assert widgets == [name for name in inputs if name not in ("model", "profile")]
+    assert {given["name"] for given in node["inputs"]} == set(inputs)
+    assert node["widgets_values"] == [inputs[name].default for name in widgets]
+    api = json.loads((ROOT / "example_workflows" / "api" / "tiny_stepcache.json").read_text(encoding="utf-8"))
+    assert api["2"]["inputs"] == {"model": ["1", 0], **dict(zip(widgets, node["widgets_values"], strict=True))}

@@ -155,7 +155,10 @@ def test_the_model_is_left_as_it_was():
 @pytest.mark.parametrize(
     ("node", "inputs"),
     [
-        (Calibrate, "model positive negative latent_image seed steps cfg sampler_name scheduler runs speedup trials measure_gains"),
+        (
+            Calibrate,
+            "model positive negative latent_image seed steps cfg sampler_name scheduler runs speedup trials measure_gains",
+        ),
         (LoadProfile, "file text"),
         (SaveProfile, "profile name"),
     ],
