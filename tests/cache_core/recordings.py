@@ -67,7 +67,7 @@ def full_profile(steps: int = 4) -> ModelProfile:
     return ModelProfile(
         "A Model",
         "0123456789abcdef",
-        (learned(3), Learned(Settings("sde", True, 9, "abcd1234"), recording, (1.0, 0.1), plans)),
+        (learned(3), Learned(Settings("sde", True, 9, "abcd1234"), recording, plans)),
         CALIBRATIONS,
     )
 

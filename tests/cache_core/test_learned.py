@@ -44,7 +44,7 @@ def test_it_goes_through_a_file():
 @given(st.integers(1, 20), seeds, kinds, st.booleans(), st.integers(1, 9))
 def test_every_recording_goes_through_a_file(steps, seed, kind, guided, runs):
     recording = recorded(kind(steps, seed), runs=runs)
-    profile = ModelProfile("M", "id").with_learned(Learned(Settings("sde", guided, 3, "ab"), recording, (0.5, 0.1)))
+    profile = ModelProfile("M", "id").with_learned(Learned(Settings("sde", guided, 3, "ab"), recording))
     assert ModelProfile.from_json(profile.as_json()).learned == profile.learned
 
 

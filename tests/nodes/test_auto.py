@@ -10,6 +10,7 @@ import torch
 import stepcache
 from stepcache.cache_core.recording import MOST_STEPS
 from stepcache.model_patches.identity import model_identity
+from stepcache.model_patches.profile_folder import profile_of
 from stepcache.nodes import base
 from stepcache.nodes.auto import StepCache
 
@@ -237,3 +238,13 @@ def test_the_example_workflow_has_a_value_for_every_input():
     assert node["widgets_values"] == [inputs[name].default for name in widgets]
     api = json.loads((ROOT / "example_workflows" / "api" / "tiny_stepcache.json").read_text(encoding="utf-8"))
     assert api["2"]["inputs"] == {"model": ["1", 0], **dict(zip(widgets, node["widgets_values"], strict=True))}
+
+
+def test_a_plan_is_kept_with_what_it_was_made_from(reports, tmp_path):
+    tiny = shared("flux_dev")
+    kept = lambda: profile_of(tiny.patcher).learned[0].plans  # noqa: E731
+    for speedup, counts in ((2.0, []), (2.0, [8]), (4.0, [4, 8]), (4.0, [4, 8])):
+        run(with_stepcache(tiny.patcher, speedup=speedup), tiny, STEPS)
+        assert sorted(kept()) == counts
+    run(with_stepcache(tiny.patcher, speedup=3.0, max_consecutive=2), tiny, STEPS)
+    assert sorted(kept()) == [4, 8]
