@@ -28,7 +28,8 @@ CACHE_NODES = tuple(
     )
 )  # fmt: skip
 """Written out, as the pack can be imported only where ComfyUI is; a test compares them with the pack's."""
-EXPECTED_NODES = (*CACHE_NODES, "StepCacheTinyCLIP")
+AFTER_SAMPLING = ("StepCacheReport", "StepCacheCompare")
+EXPECTED_NODES = (*CACHE_NODES, *AFTER_SAMPLING, "StepCacheTinyCLIP")
 START_SECONDS = 180
 HOST = "127.0.0.1"
 
