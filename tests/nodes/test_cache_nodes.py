@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from devtools.server import CACHE_NODES
+from devtools.server import AFTER_SAMPLING, CACHE_NODES
 from stepcache.cache_core.probes import HeadResidual
 from stepcache.cache_core.types import Run
 from stepcache.model_patches.variants import table
@@ -97,7 +97,8 @@ def test_the_inputs_and_their_order_are_a_contract(node):
 
 
 def test_the_node_ids_are_a_contract():
-    assert [node.define_schema().node_id for node in NODES] == [*OWN, "StepCacheCompose"] == list(CACHE_NODES)
+    assert [node.define_schema().node_id for node in NODES] == [*CACHE_NODES, *AFTER_SAMPLING]
+    assert [*OWN, "StepCacheCompose"] == list(CACHE_NODES)
 
 
 @any_node
