@@ -23,7 +23,7 @@ HOST = {"comfy_api", "server", "comfy_execution", "folder_paths"}
 OUTSIDE = {
     "cache_core": STANDARD | {"torch", "numpy"},
     "model_patches": STANDARD | {"torch", "numpy"} | COMFY,
-    "nodes": STANDARD | {"torch", "numpy", "PIL"} | COMFY | HOST | {"latent_preview"},
+    "nodes": STANDARD | {"torch", "numpy", "PIL"} | COMFY | HOST | {"latent_preview", "nodes"},
     "": STANDARD | HOST,
 }
 INSIDE = {
