@@ -167,7 +167,7 @@ async def register_replacements() -> None:
 
     server = getattr(PromptServer, "instance", None)  # there is none where nodes are loaded without a server
     interface = getattr(ComfyAPI(), "node_replacement", None)
-    if not (interface and hasattr(io, "NodeReplace") and hasattr(server, "node_replace_manager")):
+    if server is None or interface is None or not hasattr(io, "NodeReplace"):
         log.info("StepCache: this ComfyUI cannot replace nodes of other packs: change old workflows by hand")
         return
     for replacement in REPLACEMENTS:
