@@ -14,7 +14,9 @@ from .client import Workflow
 Info = Mapping[str, Any]
 """The answer to `/object_info`: nodes by class."""
 
-WIDGETS = ("INT", "FLOAT", "STRING", "BOOLEAN", "COMBO")
+WIDGETS = ("INT", "FLOAT", "STRING", "BOOLEAN", "COMBO", "COMFY_DYNAMICCOMBO_V3")
+"""Types with a widget; of choices with inputs of their own only those without are known here."""
+
 WIDTH, NOTE_WIDTH, COLUMN_GAP, ROW_GAP = 320, 700, 80, 50
 TITLE, SLOT, WIDGET, LONG_TEXT, PICTURE = 36, 22, 28, 120, 300
 """Heights of a node's parts; pixels at normal zoom."""
@@ -69,7 +71,7 @@ def typed(spec: list) -> tuple[str, dict[str, Any]]:
 
 
 def has_widget(kind: str, options: Mapping[str, Any]) -> bool:
-    return kind in WIDGETS and not options.get("forceInput")
+    return options.get("widgetType", kind) in WIDGETS and not options.get("forceInput")
 
 
 def list_links(workflow: Workflow, info: Info) -> list[list[Any]]:
