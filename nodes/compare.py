@@ -164,7 +164,7 @@ class Sampling:
         given, chosen = self.given, self.settings
         ratios = {name: given[name] for name in RATIOS if name in given}
         start = comfy.sample.fix_empty_latent_channels(model, given["samples"], **ratios)
-        return comfy.sample.sample(
+        samples = comfy.sample.sample(
             model,
             comfy.sample.prepare_noise(start, chosen["seed"], given.get("batch_index")),
             steps,
@@ -180,6 +180,8 @@ class Sampling:
             disable_pbar=not comfy.utils.PROGRESS_BAR_ENABLED,
             seed=chosen["seed"],
         )
+        first_part(samples).flatten()[:1].tolist()  # waits for the device, so that all of it is timed
+        return samples
 
     def callback(self, model: ModelPatcher, number: int):
         """Progress with ComfyUI's own previews."""

@@ -12,7 +12,7 @@ import torch
 
 import stepcache
 from stepcache.model_patches.install import without_cache
-from stepcache.nodes.compare import NO_CACHE, CacheCompare
+from stepcache.nodes.compare import NO_CACHE, CacheCompare, first_part
 from stepcache.nodes.side_by_side import GAP
 from stepcache.nodes.threshold_nodes import TeaCache
 
@@ -125,10 +125,13 @@ def test_a_mask_is_kept_and_used_by_both_runs():
         assert torch.allclose(latent["samples"], start, atol=1e-5) and latent["noise_mask"] is mask
 
 
-def test_a_video_is_compared_frame_by_frame():
-    tiny = shared("wan_t2v")
+@pytest.mark.parametrize("name", ["wan_t2v", "ltx_av"])
+def test_videos_are_compared_frame_by_frame_also_with_sound(name):
+    tiny = shared(name)
     output = compared(cached(tiny), tiny)
-    assert output.result[0]["samples"].ndim == 5 and not figures(output)["latent"]["same"]
+    sampled = output.result[0]["samples"]
+    assert sampled.is_nested is tiny.latent.is_nested and first_part(sampled).ndim == 5
+    assert not figures(output)["latent"]["same"]
 
 
 @pytest.mark.parametrize("stop", [1, 10], ids=["in the plain run", "in the cached run"])
