@@ -39,18 +39,17 @@ class CacheReport(io.ComfyNode):
             "the signal against the threshold, time and memory; as a picture, as text and as JSON.",
             search_aliases=["report", "plot", "statistics", "cache", "step cache", "speedup"],
             inputs=[
-                io.Model.Input("model", tooltip="The cached model, as the sampler has it."),
+                cached_input("model", "The cached model, as the sampler has it, or a sampler that brings a cache."),
                 io.MatchType.Input(
                     "after",
                     template,
                     tooltip="What the sampler made, or anything made of it (latent, picture): the report is made after it, "
                     "of the runs behind it.",
                 ),
-                io.Model.Input(
+                cached_input(
                     "model_2",
+                    "A second one whose runs belong to the same result, such as the other expert of Wan 2.2.",
                     optional=True,
-                    tooltip="A second cached model whose runs belong to the same result, such as the other expert of Wan "
-                    "2.2.",
                 ),
             ],
             outputs=[
@@ -72,6 +71,10 @@ class CacheReport(io.ComfyNode):
         shown = ui.PreviewImage(image, cls=cls).as_dict() | {"text": (summary,), "stepcache_reports": reports}
         text = json.dumps({"version": VERSION, "runs": reports}, indent=1)
         return io.NodeOutput(image, summary, text, after, ui=shown)
+
+
+def cached_input(name: str, tooltip: str, optional: bool = False) -> io.Input:
+    return io.MultiType.Input(name, [io.Model, io.Sampler], tooltip=tooltip, optional=optional)
 
 
 def as_dict(run: LoggedRun) -> dict[str, Any]:

@@ -8,12 +8,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from comfy.model_patcher import ModelPatcher
 from comfy_execution.utils import get_executing_context
 
 from ..cache_core.report import RunReport
 
 ATTACHMENT = "stepcache.runs"
 """Name under which a cached model carries its `RunLog`; clones of the model share it."""
+
+SAMPLER_ATTRIBUTE = "stepcache_runs"
+"""Where a SAMPLER that brings a cache of its own carries it."""
 
 KEPT = 64
 """Runs that a model remembers; one sampler may run many times in a prompt (tiles, lists)."""
@@ -46,9 +50,11 @@ class RunLog:
         self.display(report)
 
 
-def log_of(model) -> RunLog | None:
-    """The log that a cached model carries, or None."""
-    return model.get_attachment(ATTACHMENT)
+def log_of(carrier) -> RunLog | None:
+    """The log that a cached model or a sampler carries, or None."""
+    if isinstance(carrier, ModelPatcher):
+        return carrier.get_attachment(ATTACHMENT)
+    return getattr(carrier, SAMPLER_ATTRIBUTE, None)
 
 
 def upstream(prompt: Mapping[str, Any], node: str, name: str) -> set[str]:

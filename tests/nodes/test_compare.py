@@ -1,6 +1,5 @@
 """Cache Compare on a tiny model: what it samples is what a KSampler samples."""
 
-from functools import cache
 from pathlib import Path
 
 import comfy.model_management
@@ -33,7 +32,7 @@ def temporary_folder(tmp_path):
     folder_paths.set_temp_directory(before)
 
 
-@cache
+@pytest.fixture(scope="module")
 def vae():
     """That of the demo's model."""
     return comfy.sd.VAE(sd=comfy.utils.load_torch_file(str(VAE_FILE)))
@@ -73,9 +72,9 @@ def test_both_latents_are_those_of_the_sampler_with_and_without_the_cache(denois
     assert report.startswith("TeaCache on Flux: ") and "PSNR" in report and image.shape[2] == 1024
 
 
-def test_figures_are_of_the_two_runs():
+def test_figures_are_of_the_two_runs(vae):
     tiny = shared("flux_dev")
-    output = compared(cached(tiny), tiny, vae=vae())
+    output = compared(cached(tiny), tiny, vae=vae)
     found = figures(output)
     assert found["speedup"] == pytest.approx(found["plain_seconds"] / found["cached_seconds"], abs=0.001)
     assert found["run"]["evaluations"] == 8 and found["run"]["reused"] > 0
@@ -83,9 +82,9 @@ def test_figures_are_of_the_two_runs():
     assert output.result[2].shape[2] == 3 * 8 * tiny.latent.shape[-1] + 2 * GAP
 
 
-def test_a_cache_that_reuses_nothing_gives_the_same():
+def test_a_cache_that_reuses_nothing_gives_the_same(vae):
     tiny = shared("flux_dev")
-    output = compared(cached(tiny, NEVER), tiny, vae=vae())
+    output = compared(cached(tiny, NEVER), tiny, vae=vae)
     assert figures(output)["latent"]["same"] and figures(output)["picture"]["same"]
     assert "latent: the same" in output.result[3]
 

@@ -78,6 +78,13 @@ def test_values_are_taken_over(old, given, expected):
     assert expected.items() <= values(replacement, **given).items()
 
 
+def test_the_least_that_the_old_taylorseer_took_is_in_our_range():
+    old = next(each for each in REPLACEMENTS if each.old == "TaylorSeer")
+    inputs = values(old, fresh_threshold=3, max_order=0, first_enhance=0)
+    entries = {entry.id: entry for entry in OURS[old.new].define_schema().inputs}
+    assert all(entries[name].min <= inputs[name] for name in ("interval", "order", "warmup_steps"))
+
+
 @every_old_node
 def test_comfyui_makes_the_same_of_it(replacement, monkeypatch):
     """Its own replacing, on a prompt that has all it asks for."""

@@ -2,6 +2,7 @@
 
 import json
 
+import comfy.samplers
 import folder_paths
 import pytest
 import torch
@@ -9,6 +10,7 @@ from comfy_api.latest import io
 from comfy_execution.utils import CurrentNodeContext
 
 from stepcache.nodes.report import NO_CACHE, NO_RUN, CacheReport
+from stepcache.nodes.runs import SAMPLER_ATTRIBUTE, log_of
 from stepcache.nodes.threshold_nodes import FirstBlockCache, TeaCache
 
 from ..sampling import run
@@ -94,6 +96,15 @@ def test_two_experts_are_one_report():
     assert [run_["method"] for run_ in runs_in(output)] == ["TeaCache", "First Block Cache"]
     assert "Run 1 (node 7): TeaCache" in output.result[1] and "Run 2 (node 7): First Block" in output.result[1]
     assert output.result[0].shape[1] > 1000
+
+
+def test_a_sampler_that_brings_a_cache_carries_its_own_log():
+    sampler = comfy.samplers.sampler_object("euler")
+    assert reported(sampler).result[1] == NO_CACHE
+    model = cached()
+    setattr(sampler, SAMPLER_ATTRIBUTE, log_of(model))
+    sampled(model)
+    assert len(runs_in(reported(sampler))) == 1
 
 
 def test_an_interrupted_run_is_not_part_of_the_next_report():
