@@ -18,8 +18,8 @@ from ..cache_core.report import RunReport
 from ..model_patches.install import without_cache
 from .base import CATEGORY
 from .likeness import Likeness, latent_likeness, picture_likeness
-from .plot import as_image, text_card
 from .runs import log_of
+from .sheet import as_image, text_card
 from .side_by_side import AMPLIFY, side_by_side
 
 VERSION = 1

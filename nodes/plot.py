@@ -2,77 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import median
-from textwrap import wrap
 
-import numpy
-import torch
-from PIL import Image, ImageDraw, ImageFont
-from torch import Tensor
+from PIL import Image
 
 from ..cache_core.report import Evaluation, RunReport
+from .sheet import GRID, INK, MARGIN, PALE, SMALL, TEXT, TITLE, WARNING, WIDTH, Sheet, font
 
-WIDTH, MARGIN, AXIS = 1024, 32, 76
-"""Of the picture, of its edges, and of the labels left of a chart; pixels."""
+AXIS = 76
+"""Room for the labels left of a chart; pixels."""
 
 LEFT, RIGHT = MARGIN + AXIS, WIDTH - MARGIN
-TITLE, TEXT, SMALL = 26, 19, 16
-"""Font sizes; pixels."""
-
-INK, PALE, GRID, PAPER, WARNING = "#202124", "#5f6368", "#dadce0", "#ffffff", "#9a3412"
 COMPUTED, REUSED, LIMIT = "#0072b2", "#e69f00", "#d55e00"
 """Told apart by people who see fewer colours too (Okabe and Ito); height differs as well."""
 
-LINE_LENGTH = 98
-"""Characters of the text size that fit into a line."""
-
 SIGNAL_ROOM, TIME_ROOM = 2.0, 2.5
 """Charts end at so many times the largest threshold, and the median time; what is larger is cut and marked."""
-
-
-class Sheet:
-    """A white picture that grows downwards; `y` is where the next thing goes."""
-
-    def __init__(self):
-        self.image = Image.new("RGB", (WIDTH, MARGIN), PAPER)
-        self.draw = ImageDraw.Draw(self.image)
-        self.y = MARGIN
-
-    def reserve(self, height: int) -> int:
-        """Make room below and return its top."""
-        top, self.y = self.y, self.y + height
-        grown = Image.new("RGB", (WIDTH, self.y + MARGIN), PAPER)
-        grown.paste(self.image)
-        self.image, self.draw = grown, ImageDraw.Draw(grown)
-        return top
-
-    def text(self, text: str, size: int = TEXT, color: str = INK) -> None:
-        """Wrapped lines."""
-        for line in wrap(text, LINE_LENGTH * TEXT // size) or [""]:
-            top = self.reserve(int(size * 1.4))
-            self.draw.text((MARGIN, top), line, color, font(size))
-
-    def gap(self, height: int) -> None:
-        self.reserve(height)
-
-
-def font(size: int):
-    return ImageFont.load_default(size)
-
-
-def as_image(picture: Image.Image) -> Tensor:
-    """ComfyUI's IMAGE of one picture: (1, H, W, 3) in [0, 1]."""
-    return torch.from_numpy(numpy.asarray(picture.convert("RGB")).astype(numpy.float32) / 255)[None]
-
-
-def text_card(title: str, lines: Sequence[str]) -> Image.Image:
-    sheet = Sheet()
-    sheet.text(title, TITLE)
-    sheet.gap(8)
-    for line in lines:
-        sheet.text(line)
-    return sheet.image
 
 
 def runs_plot(titled: Sequence[tuple[str, RunReport]]) -> Image.Image:
@@ -109,7 +56,21 @@ def figures(report: RunReport) -> list[str]:
         f"{report.speedup:.2f}x{asked}",
         f"{report.seconds:.2f} s in all · {report.cache_bytes / 2**20:.1f} MiB held · "
         f"{report.device_reads} values read from the device",
+        *([f"computed: {reasons(report.trace)}"] if report.computed else []),
     ]
+
+
+def reasons(trace: Sequence[Evaluation]) -> str:
+    """Why evaluations were computed, the most frequent first."""
+    counts = Counter(reason(each) for each in trace if not each.reused)
+    return " · ".join(f"{count} {text}" for text, count in counts.most_common())
+
+
+def reason(evaluation: Evaluation) -> str:
+    """In words that are the same for every evaluation: those of plans and limits have numbers in them."""
+    if evaluation.threshold is not None:
+        return "over the threshold"
+    return "by the plan or a limit" if any(map(str.isdigit, evaluation.reason)) else evaluation.reason
 
 
 def span(index: int, count: int) -> tuple[float, float]:
@@ -158,7 +119,9 @@ def ticks(count: int) -> range:
 def draw_signal(sheet: Sheet, trace: Sequence[Evaluation]) -> None:
     signals = [each.signal for each in trace if each.signal is not None]
     if not signals:
-        sheet.text("No signal: what is computed does not depend on what the model sees.", SMALL, PALE)
+        sheet.text(
+            "No signal was judged: the steps were known before sampling, or nothing could be reused.", SMALL, PALE
+        )
         return
     limits = [each.threshold for each in trace if each.threshold is not None]
     end = min(max(signals), SIGNAL_ROOM * max(limits)) if limits else max(signals)

@@ -9,8 +9,9 @@ from typing import Any
 from comfy_api.latest import io, ui
 
 from .base import CATEGORY
-from .plot import as_image, runs_plot, text_card
+from .plot import runs_plot
 from .runs import LoggedRun, RunLog, log_of, runs_behind, upstream
+from .sheet import as_image, text_card
 
 VERSION = 1
 """Of the JSON; rises when a field changes its meaning or goes away."""

@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from .plot import INK, PAPER, as_image, font
+from .sheet import INK, PAPER, as_image, font
 
 GAP = 8
 LARGEST = 28

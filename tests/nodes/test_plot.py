@@ -5,21 +5,8 @@ import torch
 from PIL import ImageColor
 
 from stepcache.cache_core.report import Evaluation, RunReport
-from stepcache.nodes.plot import (
-    COMPUTED,
-    INK,
-    LIMIT,
-    MARGIN,
-    REUSED,
-    WARNING,
-    WIDTH,
-    as_image,
-    center,
-    runs_plot,
-    span,
-    text_card,
-    ticks,
-)
+from stepcache.nodes.plot import COMPUTED, LIMIT, REUSED, center, reasons, runs_plot, span, ticks
+from stepcache.nodes.sheet import INK, MARGIN, WARNING, WIDTH, as_image, text_card
 
 BLUE, ORANGE = ImageColor.getrgb(COMPUTED), ImageColor.getrgb(REUSED)
 
@@ -81,6 +68,15 @@ def test_the_threshold_is_drawn_where_it_was_and_only_there():
 def test_a_run_without_signal_is_told_so_in_less_room():
     with_signal, without = plot(report_of("crrc")), plot(report_of("crrc", None, None))
     assert without.height < with_signal.height
+
+
+def test_reasons_are_counted_without_their_numbers():
+    report = report_of("cccrcrc", threshold=None)
+    for index, text in enumerate(["first evaluation", "step 1 is in the plan", "step 2 is in the plan"]):
+        report.trace[index].reason = text
+    report.trace[4].threshold = 0.2
+    report.trace[6].reason = "last step"
+    assert reasons(report.trace) == "2 by the plan or a limit · 1 first evaluation · 1 over the threshold · 1 last step"
 
 
 def test_messages_and_further_runs_make_the_picture_longer():
