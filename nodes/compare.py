@@ -56,6 +56,7 @@ class Comparison:
             f"{report.computed} of {report.evaluations} evaluations computed, {report.reused} reused",
             f"latent: {self.latent}",
             *([f"picture: {self.picture}"] if self.picture else []),
+            *report.messages,
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -98,6 +99,8 @@ class CacheCompare(io.ComfyNode):
         log, plain = log_of(model), without_cache(model)
         if log is None or plain is None:
             raise ValueError(NO_CACHE)
+        if settings["denoise"] <= 0:
+            raise ValueError("denoise is 0, so nothing would be sampled. Use a number above 0.")
         sampling = Sampling(latent_image, settings)
         sampling.warm_up(plain)
         sampled, plain_seconds = sampling.timed(plain, 0)
@@ -137,7 +140,7 @@ def sampling_inputs() -> list[io.Input]:
         io.Conditioning.Input("negative", tooltip="What shall not be in it."),
         io.Latent.Input("latent_image", tooltip="What is denoised."),
         io.Float.Input(
-            "denoise", default=1.0, min=0.0, max=1.0, step=0.01, tooltip="Less than 1 keeps a part of the latent."
+            "denoise", default=1.0, min=0.01, max=1.0, step=0.01, tooltip="Less than 1 keeps a part of the latent."
         ),
         io.Vae.Input("vae", optional=True, tooltip="With it, pictures are compared as well."),
     ]

@@ -115,6 +115,18 @@ def test_a_model_without_a_cache_is_refused_with_the_cure():
     assert "nothing to compare" in NO_CACHE
 
 
+def test_nothing_to_sample_is_refused_with_the_cure():
+    """ComfyUI checks the range of typed numbers only."""
+    tiny = shared("flux_dev")
+    with pytest.raises(ValueError, match="Use a number above 0"):
+        compared(cached(tiny), tiny, denoise=0.0)
+
+
+def test_what_the_cache_had_to_say_is_told():
+    tiny = shared("flux_dev")
+    assert "the general rule is used" in compared(cached(tiny), tiny).result[3]
+
+
 def test_a_mask_is_kept_and_used_by_both_runs():
     tiny = shared("flux_dev")
     start = torch.rand(tiny.latent.shape, generator=torch.Generator().manual_seed(3))
