@@ -9,8 +9,12 @@ async def comfy_entrypoint():
     from comfy_api.latest import ComfyExtension, io
 
     from .nodes import NODES
+    from .nodes.replacements import register_replacements
 
     class StepCacheExtension(ComfyExtension):
+        async def on_load(self) -> None:
+            await register_replacements()
+
         async def get_node_list(self) -> list[type[io.ComfyNode]]:
             return NODES
 

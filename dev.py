@@ -34,6 +34,7 @@ commands:
   serve   run ComfyUI with this pack and a small model, for use in the browser
   lint    check the code with ruff and pyright
   bench   measure time and quality; further arguments go to devtools/bench.py
+  examples  make the page's form of the example workflows from their API prompts, and previews of those that run here
 
 examples:
   python3 dev.py demo
@@ -87,6 +88,14 @@ def models(arguments: list) -> int:
     return run_tool(prepare_environment(), "models", absolute(options.json, arguments))
 
 
+def examples(arguments: list) -> int:
+    argparse.ArgumentParser(
+        prog="dev.py examples",
+        description="Make example_workflows/*.json from example_workflows/api/*.json, and pictures of those that run here.",
+    ).parse_args(arguments)
+    return run_tool(prepare_environment(), "examples", arguments)
+
+
 def absolute(file: Path | None, arguments: list) -> list:
     """The arguments with `--json FILE` made absolute, as the tool runs in another folder."""
     return [*arguments, "--json", str(file.absolute())] if file else arguments
@@ -111,6 +120,7 @@ COMMANDS = {
     "serve": serve,
     "lint": lint,
     "bench": bench,
+    "examples": examples,
 }
 
 

@@ -19,9 +19,12 @@ LOGS = places.LOGS / "matrix"
 STAGES = {
     "import": ["tests/test_import_rules.py", "-k", "importing_the_pack"],
     "contract": ["tests/model_patches/test_contract.py", "tests/nodes"],
-    "server": ["tests/test_server.py", "-k", "a_cached_picture or are_listed"],
+    "server": [
+        *("tests/test_server.py", "tests/test_workflows.py", "-k"),
+        "a_cached_picture or are_listed or runs_as_ours or a_report_is",
+    ],
 }
-"""What pytest runs on each version. The server's are one workflow with each cache node."""
+"""What pytest runs on each version. The server's are one workflow with each of two nodes, old nodes, and reports."""
 
 QUICK = {"contract": ["tests/model_patches/test_contract.py", "-k", "bit_identical or on_the_same_input"]}
 

@@ -23,14 +23,15 @@ LINKS = {"stepcache": places.ROOT, "stepcache_tiny_model": places.ROOT / "tiny_m
 CACHE_NODES = tuple(
     f"StepCache{name}"
     for name in (
-        "TeaCache", "FirstBlockCache", "DBCache", "SeaCache", "EasyCache", "MagCache", "TaylorSeer", "MeanCache", "DPCache",
-        "Spectrum", "Compose", "Auto",
+        "Auto", "TeaCache", "FirstBlockCache", "DBCache", "SeaCache", "EasyCache", "MagCache", "TaylorSeer", "MeanCache",
+        "DPCache", "Spectrum", "Compose",
     )
 )  # fmt: skip
 """Written out, as the pack can be imported only where ComfyUI is; a test compares them with the pack's."""
 SAMPLER_NODES = ("StepCacheSoftCacheSampler",)
 PROFILE_NODES = ("StepCacheCalibrate", "StepCacheLoadProfile", "StepCacheSaveProfile")
-EXPECTED_NODES = (*CACHE_NODES, *PROFILE_NODES, *SAMPLER_NODES, "StepCacheTinyCLIP")
+AFTER_SAMPLING = ("StepCacheReport", "StepCacheCompare")
+EXPECTED_NODES = (*CACHE_NODES, *PROFILE_NODES, *SAMPLER_NODES, *AFTER_SAMPLING, "StepCacheTinyCLIP")
 START_SECONDS = 180
 HOST = "127.0.0.1"
 

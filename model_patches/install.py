@@ -71,6 +71,16 @@ def apply_cache(
     return cached
 
 
+def without_cache(model: ModelPatcher) -> ModelPatcher | None:
+    """A clone of a cached model that is the same but for our cache; None if there is none on it."""
+    if not model.get_wrappers(Wrappers.OUTER_SAMPLE, KEY):
+        return None
+    plain = model.clone()
+    for kind in (Wrappers.OUTER_SAMPLE, Wrappers.PREDICT_NOISE, Wrappers.APPLY_MODEL):
+        plain.remove_wrappers_with_key(kind, KEY)
+    return plain
+
+
 def refuse_too_few_blocks(model: nn.Module, method: CacheMethod) -> None:
     architecture = identify(model)
     if architecture is None:

@@ -6,9 +6,11 @@ from comfy_api.latest import io
 
 from .auto import StepCache
 from .calibrate import Calibrate
+from .compare import CacheCompare
 from .compose import ComposeCache
 from .planned_nodes import PLANNED_NODES
 from .profiles import LoadProfile, SaveProfile
+from .report import CacheReport
 from .sampler_nodes import SAMPLER_NODES
 from .threshold_nodes import THRESHOLD_NODES
 
@@ -17,11 +19,12 @@ log = logging.getLogger("stepcache")
 
 def available_nodes() -> list[type[io.ComfyNode]]:
     """All nodes that this ComfyUI can show."""
-    nodes = [StepCache, *THRESHOLD_NODES, *PLANNED_NODES, Calibrate, LoadProfile, SaveProfile]
+    cached = [StepCache, *THRESHOLD_NODES, *PLANNED_NODES]
+    others = [*SAMPLER_NODES, Calibrate, LoadProfile, SaveProfile, CacheReport, CacheCompare]
     if hasattr(io, "DynamicCombo"):
-        return [*nodes, ComposeCache, *SAMPLER_NODES]
+        return [*cached, ComposeCache, *others]
     log.warning("StepCache: this ComfyUI has no inputs that depend on others, so %s is left out", ComposeCache.title)
-    return [*nodes, *SAMPLER_NODES]
+    return [*cached, *others]
 
 
 NODES = available_nodes()

@@ -13,6 +13,7 @@ from ..model_patches.install import apply_cache
 from ..model_patches.variants import Facts
 from .inputs import check_settings, limits_of, out_of_range, shared_inputs
 from .progress import NodeProgress
+from .runs import ATTACHMENT, RunLog
 
 CATEGORY = "StepCache"
 
@@ -88,15 +89,17 @@ class CacheNode(io.ComfyNode):
         plan = cls.plan(model, settings)
         if plan is None:
             return io.NodeOutput(model)
+        log = RunLog(NodeProgress(cls.hidden.unique_id))
         cached = apply_cache(
             model,
             plan.method,
-            NodeProgress(cls.hidden.unique_id),
+            log,
             settings["cache_device"],
             settings=plan.settings,
             messages=plan.messages,
             at_start=partial(cls.plan_of_run, model, settings),
         )
+        cached.set_attachments(ATTACHMENT, log)
         return io.NodeOutput(cached)
 
 

@@ -126,7 +126,7 @@ class TaylorSeer(CacheNode):
         return [
             interval_input(),
             order_input(1),
-            io.Int.Input("warmup_steps", default=3, min=1, max=1000, tooltip="The first so many steps are computed."),
+            io.Int.Input("warmup_steps", default=3, min=0, max=1000, tooltip="The first so many steps are computed."),
             *basis_inputs(),
         ]
 

@@ -11,6 +11,7 @@ from ..cache_core.storage import CACHE_DEVICES
 from ..model_patches.soft_sampler import SoftCache
 from .base import CATEGORY
 from .progress import NodeProgress
+from .runs import SAMPLER_ATTRIBUTE, RunLog
 
 THRESHOLD = (
     "How much change is ignored before the model is computed again: larger is faster and less exact. "
@@ -67,10 +68,13 @@ class SoftCacheSampler(io.ComfyNode):
 
     @classmethod
     def execute(cls, **settings) -> io.NodeOutput:
-        return io.NodeOutput(softcache_of(settings, NodeProgress(cls.hidden.unique_id)).sampler())
+        log = RunLog(NodeProgress(cls.hidden.unique_id))
+        sampler = softcache_of(settings, log).sampler()
+        setattr(sampler, SAMPLER_ATTRIBUTE, log)
+        return io.NodeOutput(sampler)
 
 
-def softcache_of(settings: dict[str, Any], listener: NodeProgress | None = None) -> SoftCache:
+def softcache_of(settings: dict[str, Any], listener: RunLog | None = None) -> SoftCache:
     """Raises ValueError if one of the settings is out of its range."""
     rule = StepRule(
         settings["threshold"],

@@ -31,6 +31,9 @@ try:
 except FileNotFoundError as missing:
     raise pytest.UsageError(str(missing)) from missing
 os.environ["COMFYUI_PATH"] = str(comfyui)
+importlib.import_module(
+    "utils.extra_config"
+)  # first, as ComfyUI's main does: its nodes.py hides `utils` by `comfy/utils.py`
 pack.load_pack()
 torch.set_num_threads(
     1

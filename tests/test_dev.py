@@ -20,7 +20,7 @@ def dev(*arguments, **variables):
     )
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["serve"], ["lint"], ["matrix"], ["models"]])
+@pytest.mark.parametrize("command", [[], ["demo"], ["serve"], ["lint"], ["matrix"], ["models"], ["examples"]])
 def test_help_explains(command):
     answer = dev(*command, "--help")
     assert answer.returncode == 0 and "usage:" in answer.stdout and answer.stderr == ""

@@ -22,15 +22,9 @@ COMFY = {"comfy"}
 HOST = {"comfy_api", "server", "comfy_execution", "folder_paths"}
 OUTSIDE = {
     "cache_core": STANDARD | {"torch", "numpy"},
-    "model_patches": STANDARD
-    | {
-        "torch",
-        "numpy",
-        "tqdm",
-        "folder_paths",
-    }  # ComfyUI's samplers show progress with tqdm; profiles lie in its folders
-    | COMFY,
-    "nodes": STANDARD | {"torch", "numpy"} | COMFY | HOST,
+    # ComfyUI's samplers show progress with tqdm; profiles lie in its folders
+    "model_patches": STANDARD | {"torch", "numpy", "tqdm", "folder_paths"} | COMFY,
+    "nodes": STANDARD | {"torch", "numpy", "PIL"} | COMFY | HOST | {"latent_preview", "nodes"},
     "": STANDARD | HOST,
 }
 INSIDE = {
