@@ -23,7 +23,8 @@ NOTES = {
     "tiny_compare": "The same picture with and without First Block Cache, compared, and what the cache did.\n"
     "Runs as it is, also without a GPU.",
     "tiny_softcache": "SoftCache, a sampler with a cache of its own, on the small model. Runs as it is, also without a GPU.",
-    "tiny_stepcache": f"StepCache on the small model: {LEARNS} Runs as it is, also without a GPU.",
+    "tiny_stepcache": "StepCache on the small model, in mode general: faster from the first picture on. In mode learn the\n"
+    "second one would be, and nearer to the uncached one. Runs as it is, also without a GPU.",
     "flux": f"FLUX.1-dev with StepCache: {LEARNS}",
     "wan_2_2": "Wan 2.2 14B from text: each of the two experts has a cache of its own. MagCache knows both.",
     "qwen_image": f"Qwen-Image with StepCache: {LEARNS}",
