@@ -1,7 +1,7 @@
 """StepCache: diffusion-transformer step caching for ComfyUI. Everything else is imported when ComfyUI asks for it."""
 
 WEB_DIRECTORY = "./web"
-"""Help pages: `docs/<node id>/<language>.md`."""
+"""The page's modules in `js/`, and help pages: `docs/<node id>/<language>.md`."""
 
 
 async def comfy_entrypoint():
@@ -9,8 +9,12 @@ async def comfy_entrypoint():
     from comfy_api.latest import ComfyExtension, io
 
     from .nodes import NODES
+    from .nodes.progress import add_route
 
     class StepCacheExtension(ComfyExtension):
+        async def on_load(self) -> None:
+            add_route()
+
         async def get_node_list(self) -> list[type[io.ComfyNode]]:
             return NODES
 

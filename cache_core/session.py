@@ -315,6 +315,10 @@ class ModelCall:
     def step(self) -> Step:
         return self.session.step or NO_STEP
 
+    @property
+    def _places(self) -> list[int]:
+        return [branch.order for branch, _ in self.branches]
+
     def _unobserved(self) -> Decision | None:
         """A reason to compute if some branch cannot be reused: it and the others must not be mixed."""
         return Decision(False, UNOBSERVED) if self.session.unobserved >= self.index - 1 else None
@@ -338,7 +342,7 @@ class ModelCall:
     def reused(self) -> None:
         """The prediction was used."""
         with self.session.lock:
-            self.evaluation.reused_calls += 1
+            self.evaluation.ran("reused", self._places)
             for _, state in self.branches:
                 state.policy.reused(self.step)
             self._keep()
@@ -346,12 +350,12 @@ class ModelCall:
     def computed_unseen(self) -> None:
         """The model ran, and nothing of it was to be kept."""
         with self.session.lock:
-            self.evaluation.computed_calls += 1
+            self.evaluation.ran("computed", self._places)
 
     def computed(self, residual: Streams | None) -> None:
         """The blocks ran; `residual` is exit - entry for the whole batch, or None if it could not be observed."""
         with self.session.lock:
-            self.evaluation.computed_calls += 1
+            self.evaluation.ran("computed", self._places)
             if residual is None:
                 self.evaluation.reason = UNOBSERVED
                 self.session.unobserved = self.index

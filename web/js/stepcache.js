@@ -1,0 +1,98 @@
+/** Shows on each node what its cache computes and reuses, while it samples and afterwards. */
+
+import { nodeAt } from "./graph.js";
+import { api, app } from "./host.js";
+import { Runs } from "./runs.js";
+import { Strip, addStyle } from "./strip.js";
+
+/** @typedef {import("./runs.js").News} News */
+/** @typedef {import("./runs.js").Report} Report */
+/** @typedef {import("./host.js").LGraphNode} LGraphNode */
+
+const SHOWN = "StepCache.Strip.Shown";
+const DETAIL = "StepCache.Strip.Detail";
+const CELLS_AND_SIGNAL = "cells and signal";
+
+const runs = new Runs();
+/** @type {Map<LGraphNode, Strip>} of the workflow that is open */
+const strips = new Map();
+
+const page = {
+  withSignal: () => app.extensionManager.setting.get(DETAIL) !== "cells only",
+  canvas: () => app.canvas.canvas,
+};
+
+const root = () => app.rootGraph ?? app.graph;
+const isShown = () => app.extensionManager.setting.get(SHOWN) !== false;
+
+/** @param {News | Report} message */
+function receive(message) {
+  if (!isShown() || (message.workflow && message.workflow !== root().id)) return;
+  if (runs.add(message)) show(message.node);
+}
+
+/** @param {string} id */
+function show(id) {
+  const node = nodeAt(root(), id);
+  if (!node) return;
+  const strip = strips.get(node) ?? new Strip(node, page);
+  strips.set(node, strip);
+  strip.show(runs.of(id));
+}
+
+/** Show what the server kept of the last runs of this workflow. */
+async function restore() {
+  const workflow = root().id;
+  if (!isShown() || !workflow) return;
+  const answer = await api.fetchApi(`/stepcache/runs?workflow=${encodeURIComponent(workflow)}`);
+  if (!answer.ok || root().id !== workflow) return;
+  /** @type {{runs: Report[]}} */
+  const kept = await answer.json();
+  for (const report of kept.runs) runs.restore(report);
+  for (const node of new Set(kept.runs.map((report) => report.node))) show(node);
+}
+
+function removeAll() {
+  runs.clear();
+  for (const strip of strips.values()) strip.remove();
+  strips.clear();
+}
+
+app.registerExtension({
+  name: "StepCache.Strip",
+  settings: [
+    {
+      id: SHOWN,
+      name: "Show what was computed and reused on the node",
+      category: ["StepCache", "Strip", "Shown"],
+      type: "boolean",
+      defaultValue: true,
+      /** @param {boolean} shown @param {boolean} [before] */
+      onChange: (shown, before) => {
+        if (before === undefined || shown === before) return;
+        if (shown) restore();
+        else removeAll();
+      },
+    },
+    {
+      id: DETAIL,
+      name: "Detail of it",
+      category: ["StepCache", "Strip", "Detail"],
+      type: "combo",
+      options: ["cells only", CELLS_AND_SIGNAL],
+      defaultValue: CELLS_AND_SIGNAL,
+      onChange: () => strips.forEach((strip) => strip.redraw()),
+    },
+  ],
+  setup() {
+    addStyle();
+    for (const event of ["stepcache.evaluations", "stepcache.report"]) {
+      api.addEventListener(event, (message) => receive(/** @type {CustomEvent} */ (message).detail));
+    }
+  },
+  afterConfigureGraph() {
+    runs.clear();
+    strips.clear(); // their nodes are gone
+    return restore();
+  },
+});
