@@ -40,7 +40,6 @@ class NodeProgress:
 def send(server, run: ShownRun) -> None:
     """To the client of the running prompt, and to nobody else."""
     client = server.client_id
-    server.send_progress_text(run.report.summary(), run.place.node, client)
     if run.report.finished:
         server.send_sync(REPORT_EVENT, run.whole(), client)
     else:

@@ -25,7 +25,6 @@ import { app as hostApp } from "../../../scripts/app.js";
  * @property {LGraph} graph
  * @property {LGraph} [rootGraph]
  * @property {{canvas: HTMLCanvasElement}} canvas
- * @property {{setting: {get(id: string): any}}} extensionManager
  * @property {(extension: object) => void} registerExtension
  */
 

@@ -6,7 +6,7 @@
 
 /** @typedef {Head & {evaluations: Evaluation[]}} News Evaluations that ended since the last message about the run. */
 
-/** @typedef {Head & {evaluations: number, trace: Evaluation[], reused: number, speedup: number, cache_bytes: number, messages: string[], finished: boolean}} Report */
+/** @typedef {Head & {evaluations: number, trace: Evaluation[], reused: number, speedup: number, cache_bytes: number, settings: Record<string, unknown>, messages: string[], finished: boolean}} Report */
 
 /** @typedef {{number: number, prompt: string, method: string, steps: number, evaluations: Evaluation[], report: Report | null}} Run */
 

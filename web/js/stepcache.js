@@ -11,23 +11,21 @@ import { Strip, addStyle } from "./strip.js";
 
 const SHOWN = "StepCache.Strip.Shown";
 const DETAIL = "StepCache.Strip.Detail";
+const CELLS = "cells only";
 const CELLS_AND_SIGNAL = "cells and signal";
 
 const runs = new Runs();
 /** @type {Map<LGraphNode, Strip>} of the workflow that is open */
 const strips = new Map();
 
-const page = {
-  withSignal: () => app.extensionManager.setting.get(DETAIL) !== "cells only",
-  canvas: () => app.canvas.canvas,
-};
+/** As the user set them; ComfyUI tells them when it has read them, and at each change. */
+const settings = { shown: true, withSignal: true };
 
 const root = () => app.rootGraph ?? app.graph;
-const isShown = () => app.extensionManager.setting.get(SHOWN) !== false;
 
 /** @param {News | Report} message */
 function receive(message) {
-  if (!isShown() || (message.workflow && message.workflow !== root().id)) return;
+  if (!settings.shown || (message.workflow && message.workflow !== root().id)) return;
   if (runs.add(message)) show(message.node);
 }
 
@@ -35,7 +33,7 @@ function receive(message) {
 function show(id) {
   const node = nodeAt(root(), id);
   if (!node) return;
-  const strip = strips.get(node) ?? new Strip(node, page);
+  const strip = strips.get(node) ?? new Strip(node, settings, app.canvas.canvas);
   strips.set(node, strip);
   strip.show(runs.of(id));
 }
@@ -43,7 +41,7 @@ function show(id) {
 /** Show what the server kept of the last runs of this workflow. */
 async function restore() {
   const workflow = root().id;
-  if (!isShown() || !workflow) return;
+  if (!settings.shown || !workflow) return;
   const answer = await api.fetchApi(`/stepcache/runs?workflow=${encodeURIComponent(workflow)}`);
   if (!answer.ok || root().id !== workflow) return;
   /** @type {{runs: Report[]}} */
@@ -67,11 +65,11 @@ app.registerExtension({
       category: ["StepCache", "Strip", "Shown"],
       type: "boolean",
       defaultValue: true,
-      /** @param {boolean} shown @param {boolean} [before] */
+      /** @param {boolean} shown @param {boolean} [before] undefined when the page is loaded */
       onChange: (shown, before) => {
-        if (before === undefined || shown === before) return;
-        if (shown) restore();
-        else removeAll();
+        settings.shown = shown;
+        if (!shown) removeAll();
+        else if (before === false) restore();
       },
     },
     {
@@ -79,9 +77,13 @@ app.registerExtension({
       name: "Detail of it",
       category: ["StepCache", "Strip", "Detail"],
       type: "combo",
-      options: ["cells only", CELLS_AND_SIGNAL],
+      options: [CELLS, CELLS_AND_SIGNAL],
       defaultValue: CELLS_AND_SIGNAL,
-      onChange: () => strips.forEach((strip) => strip.redraw()),
+      /** @param {string} detail */
+      onChange: (detail) => {
+        settings.withSignal = detail === CELLS_AND_SIGNAL;
+        strips.forEach((strip) => strip.redraw());
+      },
     },
   ],
   setup() {

@@ -12,6 +12,13 @@ export function caption(run, numbered) {
   return (numbered ? `${run.number + 1}: ` : "") + parts.join(" · ");
 }
 
+/** The settings that the run had, and what the user should know. @param {Run} run */
+export function notes({ report }) {
+  if (!report) return "";
+  const settings = Object.entries(report.settings).map(([name, value]) => `${name} ${value}`);
+  return [settings.join(" · "), ...report.messages].filter(Boolean).join("\n");
+}
+
 /** What is shown under the pointer. @param {Evaluation} evaluation */
 export function detail(evaluation) {
   const { index, action, branches, signal, threshold, reason } = evaluation;
