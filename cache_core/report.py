@@ -32,7 +32,7 @@ class Evaluation:
     reused_calls: int = 0
     seconds: float = 0.0  # start of this evaluation to start of the next
     threshold: float | None = None  # that the signal was held against; None where none decided
-    branches: list[tuple[int, str]] = field(default_factory=list)  # place of each branch that was called, and its action
+    branches: list[tuple[int, str]] = field(default_factory=list)  # place and action of each that was called
 
     def ran(self, action: str, branches: Iterable[int]) -> None:
         """A model call was "computed" or "reused"; `branches` are the places (0 positive, 1 negative) of those in it."""

@@ -37,3 +37,13 @@ torch.set_num_threads(
 assert str(ROOT) not in sys.path, (
     "start pytest through `python3 dev.py test` or its console script, not `python -m pytest`"
 )
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory):
+    """Of a real ComfyUI server with settings of its own; all tests that ask for one share it."""
+    from devtools.server import running_server
+
+    folder = tmp_path_factory.mktemp("server")
+    with running_server(log=folder / "server.log", user=folder / "user") as address:
+        yield address

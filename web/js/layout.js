@@ -7,7 +7,8 @@ export const CELLS = 16;
 export const SIGNAL = 24;
 const GAP = 4;
 const REUSED = 0.3; // of a cell's height: the shape tells it apart where the colour does not
-const CLIP = 2; // times the highest threshold: a signal above is drawn at the top
+const ROOM = 1.2; // times the highest threshold: what is always shown
+const CLIP = 2; // times that: a signal above is drawn at the top
 
 /**
  * @param {Run} run
@@ -51,7 +52,7 @@ function cells(run, width, top) {
     const actions = evaluation.branches?.length ? evaluation.branches : [evaluation.action];
     const high = CELLS / actions.length;
     actions.forEach((action, branch) => {
-      const tall = action === "reused" ? high * REUSED : high - (branch < actions.length - 1 ? 1 : 0);
+      const tall = action === "reused" ? high * REUSED : high - (branch > 0 ? 1 : 0);
       paths[action === "reused" ? "reused" : "computed"] += bar(x, top + (branch + 1) * high - tall, wide, tall);
     });
   }
@@ -61,15 +62,19 @@ function cells(run, width, top) {
 /** @param {Run} run @param {number} width */
 function signalLines(run, width) {
   const pitch = width / cellCount(run);
-  const signals = run.evaluations.map((evaluation) => evaluation?.signal ?? null);
-  const thresholds = run.evaluations.map((evaluation) => evaluation?.threshold ?? null);
-  const known = signals.filter((value) => value !== null);
-  const limit = Math.max(0, ...thresholds.map((value) => value ?? 0));
-  const highest = Math.max(limit * 1.2, limit ? Math.min(CLIP * limit, ...[Math.max(...known)]) : Math.max(...known));
-  if (!known.length || !(highest > 0)) return { signal: "", threshold: "" };
+  const signals = Array.from(run.evaluations, (evaluation) => evaluation?.signal ?? null);
+  const thresholds = Array.from(run.evaluations, (evaluation) => evaluation?.threshold ?? null);
+  const limit = highest(thresholds);
+  const top = limit ? Math.min(Math.max(limit * ROOM, highest(signals)), limit * CLIP) : highest(signals);
+  if (!(top > 0)) return { signal: "", threshold: "" };
   /** @param {number} value */
-  const y = (value) => 1 + (SIGNAL - 2) * (1 - Math.min(value, highest) / highest);
+  const y = (value) => 1 + (SIGNAL - 2) * (1 - Math.min(value, top) / top);
   return { signal: line(signals, pitch, y), threshold: line(thresholds, pitch, y) };
+}
+
+/** Of the values there are, and at least 0. @param {(number | null)[]} values */
+function highest(values) {
+  return values.reduce((/** @type {number} */ most, value) => Math.max(most, value ?? 0), 0);
 }
 
 /**

@@ -3,7 +3,7 @@
 import { nodeAt } from "./graph.js";
 import { api, app } from "./host.js";
 import { Runs } from "./runs.js";
-import { Strip, addStyle } from "./strip.js";
+import { addStyle, Strip } from "./strip.js";
 
 /** @typedef {import("./runs.js").News} News */
 /** @typedef {import("./runs.js").Report} Report */
@@ -82,7 +82,7 @@ app.registerExtension({
       /** @param {string} detail */
       onChange: (detail) => {
         settings.withSignal = detail === CELLS_AND_SIGNAL;
-        strips.forEach((strip) => strip.redraw());
+        for (const strip of strips.values()) strip.redraw();
       },
     },
   ],

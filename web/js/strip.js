@@ -20,6 +20,7 @@ const STYLE = `
 .stepcache-strip { box-sizing: border-box; padding: ${PADDING}px; overflow: hidden; border-radius: 6px;
   background: var(--component-node-widget-background, var(--comfy-input-bg, #222)); color: var(--input-text, #ddd);
   font: 11px/${CAPTION}px sans-serif; }
+.stepcache-strip .row + .row { margin-top: ${PADDING}px; }
 .stepcache-strip svg { display: block; width: 100%; overflow: visible; }
 .stepcache-strip .caption { padding-top: 2px; height: ${CAPTION}px; white-space: nowrap; overflow: hidden; text-overflow: ellipsis;
   font-variant-numeric: tabular-nums; }
@@ -134,6 +135,7 @@ export function addStyle() {
 
 function newRow() {
   const row = document.createElement("div");
+  row.className = "row";
   const svg = row.appendChild(document.createElementNS(SVG, "svg"));
   for (const name of PATHS) svg.appendChild(document.createElementNS(SVG, "path")).setAttribute("class", name);
   row.appendChild(document.createElement("div")).className = "caption";
@@ -144,6 +146,6 @@ function newRow() {
 function fill(row, drawn, text) {
   const [svg, caption] = row.children;
   svg.setAttribute("height", String(drawn.height));
-  PATHS.forEach((name, index) => svg.children[index].setAttribute("d", drawn[name]));
+  for (const [index, name] of PATHS.entries()) svg.children[index].setAttribute("d", drawn[name]);
   caption.textContent = text;
 }

@@ -25,7 +25,8 @@ export function detail(evaluation) {
   const lines = [`evaluation ${index + 1}: ${branches?.length ? branches.join(", ") : action}`];
   if (reason) lines.push(reason);
   if (signal !== null) {
-    lines.push(`signal ${signal.toPrecision(3)}` + (threshold === null ? "" : ` of ${threshold.toPrecision(3)}`));
+    const limit = threshold === null ? "" : ` of ${threshold.toPrecision(3)}`;
+    lines.push(`signal ${signal.toPrecision(3)}${limit}`);
   }
   return lines.join("\n");
 }
