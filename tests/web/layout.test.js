@@ -40,6 +40,13 @@ test("one cell for each step: computed, reused, expected", () => {
   );
 });
 
+test("a run that came to its end in fewer evaluations than steps has no more cells; an interrupted one has", () => {
+  const ended = { ...run("cr", 5), report: { trace: [{ position: 0 }, { position: 4 }] } };
+  const cut = { ...run("cr", 5), report: { trace: [{ position: 0 }, { position: 1 }] } };
+  assert.equal(bars(drawing(ended, 100, false).expected).length, 0);
+  assert.equal(bars(drawing(cut, 100, false).expected).length, 3);
+});
+
 test("a reused cell is low and a computed one high: told apart without colours", () => {
   const drawn = drawing(run("cr"), 100, false);
   const [[, computedTop, , computed]] = bars(drawn.computed);

@@ -1,6 +1,6 @@
 /** What is known of the runs of each node, put together from the messages of `docs/events.md`. */
 
-/** @typedef {{index: number, action: "computed" | "reused", branches?: string[], signal: number | null, threshold: number | null, reason?: string}} Evaluation */
+/** @typedef {{index: number, action: "computed" | "reused", branches?: string[], signal: number | null, threshold: number | null, position?: number | null, reason?: string}} Evaluation */
 
 /** @typedef {{version: number, prompt_id: string, node: string, workflow: string | null, run: number, method: string, steps: number}} Head */
 
