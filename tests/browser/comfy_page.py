@@ -24,6 +24,12 @@ READ_STRIP = """() => [...document.querySelectorAll('.stepcache-strip')].map((st
       [name, (row.querySelector('.' + name).getAttribute('d') || '').split('M').length - 1]))),
 }))"""
 
+READ_COLOURS = """() => {
+  const of = (selector, name) => getComputedStyle(document.querySelector('.stepcache-strip' + selector))[name]
+    .match(/[\\d.]+/g).slice(0, 3).map(Number);
+  return {behind: of('', 'backgroundColor'), text: of('', 'color'), reused: of(' .reused', 'fill')};
+}"""
+
 WATCH = """() => {
   window.seenLabels = [];
   const look = () => {
@@ -66,6 +72,18 @@ def with_second_sampler(graph: dict) -> dict:
             nodes[target]["inputs"][place]["link"] = number
             nodes[source]["outputs"][slot]["links"].append(number)
     return graph | {"nodes": list(nodes.values()), "last_link_id": number, "last_node_id": max(nodes)}
+
+
+def contrast(one: list[float], other: list[float]) -> float:
+    """Of two sRGB colours (0 to 255), from 1 to 21. Source: WCAG 2.2, contrast ratio and relative luminance."""
+
+    def luminance(colour: list[float]) -> float:
+        shares = [value / 255 for value in colour]
+        red, green, blue = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
 
 
 class ComfyPage:

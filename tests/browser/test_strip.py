@@ -6,7 +6,7 @@ import pytest
 
 from devtools import places
 
-from .comfy_page import CACHE, WATCH, demo_graph, with_second_sampler
+from .comfy_page import CACHE, READ_COLOURS, WATCH, contrast, demo_graph, with_second_sampler
 
 TIMES = "×"  # noqa: RUF001 - as it is on the node
 ENDED = rf"^\d+ of \d+ reused · [\d.]+{TIMES} · [\d.]+ MiB$"
@@ -58,6 +58,9 @@ def test_the_strip_appears_updates_ends_and_is_there_after_a_reload(page):
     assert strip["notes"].startswith("threshold 0.1 · figures general rule")
     assert (page.saved_values(), page.sent_inputs()) == (saved, sent), "nothing of it is saved or sent"
     assert page.node_height() > height
+
+    colours = page.page.evaluate(READ_COLOURS)
+    assert contrast(colours["reused"], colours["behind"]) >= 3 and contrast(colours["text"], colours["behind"]) >= 4.5
 
     for scale in (1.6, 0.35):
         page.look_at(CACHE, scale)
