@@ -143,6 +143,22 @@ def test_another_workflow_has_its_own_strip(classic):
     assert page.strips() == []
 
 
+def test_a_node_out_of_sight_keeps_its_size_and_is_drawn_when_it_is_seen(classic):
+    page = classic
+    page.load(demo_graph(steps=12, size=128))
+    page.queue()
+    page.wait_for_label(ENDED)
+    page.look_at(CACHE, 1)
+    height = page.node_height()
+    page.page.evaluate("() => { app.canvas.ds.offset = [-5000, -5000]; app.canvas.setDirty(true, true) }")
+    page.other_seeds()
+    page.queue()
+    page.wait_for_queue()
+    assert not page.strips()[0]["visible"] and page.node_height() == height
+    page.look_at(CACHE, 1)
+    assert page.wait_for_label(ENDED) == told(page.kept_runs()[0])
+
+
 def test_an_interrupted_run_ends(classic):
     page = classic
     page.load(demo_graph(steps=1000, size=128))

@@ -47,7 +47,7 @@ export class Strip {
     this.plain = node.size[1]; // the node's height without it
     this.element = document.createElement("div");
     this.element.className = "stepcache-strip";
-    this.element.setAttribute("role", "img");
+    this.element.setAttribute("role", "group");
     this.rows = this.element.appendChild(document.createElement("div"));
     this.notes = this.element.appendChild(document.createElement("div"));
     this.notes.className = "notes";
@@ -75,8 +75,10 @@ export class Strip {
     });
   }
 
+  /** Not while it is out of sight and has no size; it is drawn when it gets one. */
   draw() {
-    const width = (this.element.clientWidth || this.node.size[0] - 20) - 2 * PADDING;
+    const width = this.element.clientWidth - 2 * PADDING;
+    if (width <= 0) return;
     while (this.rows.children.length > this.runs.length) this.rows.lastElementChild?.remove();
     while (this.rows.children.length < this.runs.length) this.rows.append(newRow());
     const captions = this.runs.map((run) => caption(run, this.numbered));
