@@ -41,17 +41,24 @@ WATCH = """() => {
 }"""
 
 
-def demo_graph(steps: int = 28, size: int = 256) -> dict:
+def demo_graph(steps: int = 28, size: int = 256, threshold: float = 0.1) -> dict:
     """The demo workflow as the page has it."""
     graph = json.loads((places.WORKFLOWS / "tiny_demo.json").read_text(encoding="utf-8"))
     for node in graph["nodes"]:
         if node["type"] == "KSampler":
             node["widgets_values"][2] = steps
+        if node["type"] == "StepCacheTeaCache":
+            node["widgets_values"][0] = threshold
         if node["type"] == "EmptySD3LatentImage":
             node["widgets_values"][:2] = [size, size]
         if node["type"] == "CLIPTextEncode":
             node["pos"][1] += 180  # room for the strip
     return graph
+
+
+def short_graph(steps: int = 12) -> dict:
+    """A small picture in few steps, of which some are reused."""
+    return demo_graph(steps, size=128, threshold=0.3)
 
 
 def with_second_sampler(graph: dict) -> dict:

@@ -1,6 +1,8 @@
 """Where runs are shown, by ComfyUI's own server object; it listens to no port here."""
 
 import asyncio
+import os
+import sys
 
 import pytest
 from comfy_execution.graph import DynamicPrompt
@@ -14,7 +16,16 @@ PAGE = {"extra_pnginfo": {"workflow": {"id": "workflow"}}, "client_id": "client"
 
 
 @pytest.fixture
-def server(monkeypatch):
+def utils_of_comfyui(monkeypatch):
+    """ComfyUI's nodes.py puts `comfy/` first, where utils.py hides the package that the server needs."""
+    monkeypatch.syspath_prepend(os.environ["COMFYUI_PATH"])
+    if not hasattr(sys.modules.get("utils"), "__path__"):
+        monkeypatch.delitem(sys.modules, "utils", raising=False)
+    import utils.install_util  # noqa: F401
+
+
+@pytest.fixture
+def server(monkeypatch, utils_of_comfyui):
     """Runs the prompt "prompt" of a page that is connected; node 3.0.1 was made by node 3."""
     from execution import PromptQueue
     from server import PromptServer

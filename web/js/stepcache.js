@@ -61,7 +61,7 @@ app.registerExtension({
   settings: [
     {
       id: SHOWN,
-      name: "Show what was computed and reused on the node",
+      name: "Show on the node what was computed and reused",
       category: ["StepCache", "Strip", "Shown"],
       type: "boolean",
       defaultValue: true,
@@ -74,7 +74,7 @@ app.registerExtension({
     },
     {
       id: DETAIL,
-      name: "Detail of it",
+      name: "How much of it",
       category: ["StepCache", "Strip", "Detail"],
       type: "combo",
       options: [CELLS, CELLS_AND_SIGNAL],
