@@ -63,6 +63,7 @@ app.registerExtension({
       id: SHOWN,
       name: "Show on the node what was computed and reused",
       category: ["StepCache", "Strip", "Shown"],
+      sortOrder: 2, // the highest is first
       type: "boolean",
       defaultValue: true,
       /** @param {boolean} shown @param {boolean} [before] undefined when the page is loaded */
@@ -74,8 +75,9 @@ app.registerExtension({
     },
     {
       id: DETAIL,
-      name: "How much of it",
+      name: "Detail",
       category: ["StepCache", "Strip", "Detail"],
+      sortOrder: 1,
       type: "combo",
       options: [CELLS, CELLS_AND_SIGNAL],
       defaultValue: CELLS_AND_SIGNAL,
