@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, cast
@@ -11,7 +11,8 @@ from typing import Any, cast
 from .policies import Budgeted, Guarded, Policy, StepMask, Watching
 from .predictors import Predictor
 from .probes import Nothing, Probe
-from .report import Evaluation
+from .recording import Recorder
+from .report import Evaluation, RunReport
 from .types import Run, Step
 
 CURE = "give the node a value of your own instead of the recommended one to reuse all the same"
@@ -54,6 +55,7 @@ class CacheMethod:
         shared: whether one decision serves all branches of an evaluation, or each model call makes its own.
         min_steps: runs whose whole schedule has fewer steps reuse nothing.
         few_step_model: the model is distilled to few steps; no run of it reuses anything.
+        idle: another reason why nothing at all is reused, and what to do about it.
         speedup: >= 1: this part of all evaluations is computed, by `Budgeted`; 0 leaves the policy its threshold.
     """
 
@@ -72,11 +74,14 @@ class CacheMethod:
     shared: bool = True
     min_steps: int = 0
     few_step_model: bool = False
+    idle: str | None = None
     warmup_interval: int = 1
     speedup: float = 0.0
 
     def refusal(self, run: Run) -> str | None:
         """Why nothing at all is reused in this run and what to do about it, or None."""
+        if self.idle:
+            return self.idle
         if self.few_step_model:
             return f"this model is made for few steps, which differ too much to reuse: {CURE}"
         if run.whole_steps < self.min_steps:
@@ -118,8 +123,15 @@ class CacheMethod:
 
 @dataclass(frozen=True)
 class Plan:
-    """A method and what the report shall show of how it was chosen."""
+    """A method and what the report shall show of how it was chosen.
+
+    Args:
+        recorder: sees the guided output of every computed evaluation of the run.
+        completed: called with the report when the run has come to its end; what it raises is logged and reported.
+    """
 
     method: CacheMethod
     settings: Mapping[str, Any]
     messages: tuple[str, ...] = ()
+    recorder: Recorder | None = None
+    completed: Callable[[RunReport], None] | None = None

@@ -19,6 +19,10 @@ def no_steps(run: Run) -> frozenset[int]:
     return frozenset()
 
 
+def all_steps_but(run: Run, left_out: int) -> frozenset[int]:
+    return frozenset(range(run.steps)) - {left_out}
+
+
 def interval_steps(run: Run, warmup: int, interval: int) -> frozenset[int]:
     """TaylorSeer's plan: the first `warmup` steps, then every `interval`-th. Source: arXiv 2503.06923.
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 ALL = "all"
 """The one list of a profile that is the same for every branch."""
@@ -57,6 +58,13 @@ class MagnitudeProfile:
         """
         named = self.ratios.get(("cond", "uncond")[order] if order < 2 else "ref")
         return nearest(named or self.ratios.get(ALL) or self.ratios["cond"], steps)
+
+
+def magnitude_profile(entry: Mapping[str, Any]) -> MagnitudeProfile:
+    """An entry as in `model_patches/calibrations/magcache.json` as a profile, which checks it."""
+    known: dict[str, Any] = {key: entry[key] for key in MagnitudeProfile.__dataclass_fields__ if key in entry}
+    known["ratios"] = {branch: tuple(values) for branch, values in entry["ratios"].items()}
+    return MagnitudeProfile(**known)
 
 
 def nearest(values: Sequence[float], steps: int) -> tuple[float, ...]:

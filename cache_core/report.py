@@ -33,6 +33,9 @@ class Evaluation:
     seconds: float = 0.0  # start of this evaluation to start of the next
     threshold: float | None = None  # that the signal was held against; None where none decided
     branches: list[tuple[int, str]] = field(default_factory=list)  # place and action of each that was called
+    landing: float | None = None  # of samplers that choose their steps: the sigma that they stepped to,
+    stride: float | None = None  # in how many intervals of the schedule at its start,
+    headroom: float | None = None  # and which part of the threshold was left; None where all was computed
 
     def ran(self, action: str, branches: Iterable[int]) -> None:
         """A model call was "computed" or "reused"; `branches` are the places (0 positive, 1 negative) of those in it."""
@@ -79,6 +82,7 @@ class RunReport:
     seconds: float = 0.0
     finished: bool = False
     asked: float = 0.0  # how many times fewer evaluations shall be computed; 0 where a threshold or a plan decides
+    steps_saved: int = 0  # steps of the schedule that an adaptive sampler did without
 
     @property
     def evaluations(self) -> int:
@@ -93,15 +97,24 @@ class RunReport:
         return self.evaluations - self.reused
 
     @property
+    def sigmas(self) -> list[float]:
+        """The realised schedule: where evaluations were, and where the last of them led if that is known."""
+        ends = [evaluation.landing for evaluation in self.trace[-1:]]
+        return [sigma for sigma in (*(evaluation.sigma for evaluation in self.trace), *ends) if sigma is not None]
+
+    @property
     def speedup(self) -> float:
         """Estimated: what all evaluations would have taken at the median time of a computed one, over what they took.
 
+        All means also those that an adaptive sampler did without.
         The first evaluation is left out where others were computed too, as it may include loading.
         """
         counted = self.trace[1:] if self.computed > 1 else self.trace
         computed = [evaluation.seconds for evaluation in counted if not evaluation.reused]
         taken = sum(evaluation.seconds for evaluation in counted)
-        return len(counted) * median(computed) / taken if self.reused and computed and taken > 0 else 1.0
+        if not (self.reused and computed and taken > 0):
+            return 1.0
+        return (len(counted) + self.steps_saved) * median(computed) / taken
 
     def message(self, text: str) -> None:
         """Note something the user should know; the same text is kept once."""
@@ -131,10 +144,17 @@ class RunReport:
         if self.finished:
             text += f" · {self.speedup:.2f}x · {self.cache_bytes / 2**20:.1f} MiB"
         asked = [f"asked for {self.asked:.2f}x: {self.computed} of {self.evaluations} computed"] if self.asked else []
-        lines = [text, *asked, *(f"{name}: {value}" for name, value in self.settings.items())]
+        lines = [text, *asked, *self._saved(), *(f"{name}: {value}" for name, value in self.settings.items())]
         for message in self.messages:
             lines += wrap(message, NODE_WIDTH)
         return "\n".join(lines)
+
+    def _saved(self) -> list[str]:
+        """What an adaptive sampler made of the schedule, in a list of one text, or none."""
+        longest = max((evaluation.stride or 0.0 for evaluation in self.trace), default=0.0)
+        if not (self.finished and longest):
+            return []
+        return [f"{self.evaluations} for {self.steps} steps, the longest {longest:.1f}"]
 
     def log_line(self) -> str:
         """The one line written to the log at the end of a run."""
@@ -145,7 +165,7 @@ class RunReport:
             f"computed, {self.reused} reused, about {self.speedup:.2f}x, {self.seconds:.1f} s, "
             f"cache {self.cache_bytes / 2**20:.1f} MiB"
         )
-        return ". ".join([line, *(message.removesuffix(".") for message in self.messages)])
+        return ". ".join([line, *self._saved(), *(message.removesuffix(".") for message in self.messages)])
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values, with a `version`."""
@@ -165,5 +185,7 @@ class RunReport:
             "cache_bytes": self.cache_bytes,
             "device_reads": self.device_reads,
             "finished": self.finished,
+            "steps_saved": self.steps_saved,
+            "sigmas": self.sigmas,
             "trace": [evaluation.as_dict() for evaluation in self.trace],
         }

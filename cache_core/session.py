@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from .policies import Policy
 from .predictors import Predictor
 from .report import Evaluation, RunReport
 from .schedule import StepClock
+from .stopwatch import Stopwatch
 from .storage import Storage
 from .types import Decision, Run, Step, Streams
 
@@ -27,7 +29,19 @@ log = logging.getLogger("stepcache")
 
 UNOBSERVED = "blocks did not run as expected (replaced or repeated by another node?)"
 
+DISAGREED = "its calls could not all be reused"
+MOST_REPEATS = 3
+"""Evaluations of a run that may begin again, before none is reused any more."""
+
 NO_STEP = Step(0.0, 0, 0.0)
+
+
+class Judge(Protocol):
+    """Decides for evaluations in place of the policies of their branches."""
+
+    def decide(self, step: Step, change: float | None) -> Decision:
+        """Propose, by the largest score of a call's branches; asked again for each further call that is to reuse."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -82,8 +96,12 @@ class CacheSession:
     between a reused and a computed branch. It costs one read from the device, for sigma and the branch's score; none
     where sigma is known from counting and there is no score. Calls may come from several threads.
 
+    With a `judge` all branches have a say. A host that wants them to agree in any case looks at `disagreed` after an
+    evaluation, and runs it again after `repeat_evaluation`.
+
     Args:
         counted: whether evaluation n is at sigma n of the run, so that sigma need not be read.
+        judge: see above.
     """
 
     method: CacheMethod
@@ -92,8 +110,11 @@ class CacheSession:
     storage: Storage = field(default_factory=Storage)
     listener: Callable[[RunReport], None] | None = None
     counted: bool = False
+    judge: Judge | None = None
 
     def __post_init__(self):
+        self.contested = False  # a later call of the evaluation would have had it computed
+        self.repeats = 0
         self.clock = StepClock(self.run.sigmas)
         self.branches: dict[Hashable, BranchState] = {}
         self.decision: Decision | None = None
@@ -107,6 +128,7 @@ class CacheSession:
             self.report.message(self.refusal)
         self.lock = threading.RLock()
         self.unobserved = -2  # index of the last evaluation with a call whose blocks did not run as expected
+        self.watch = Stopwatch()
         self.started = time.perf_counter()
 
     # -- the evaluation clock -----------------------------------------------------------------------------------------
@@ -115,17 +137,33 @@ class CacheSession:
         """A new evaluation begins at `sigma` ((B,) or 0-d; not read here, as reading may wait for the device)."""
         self._end_evaluation()
         self.report.trace.append(Evaluation(len(self.report.trace)))
-        self._evaluation_started = time.perf_counter()
+        self.watch.mark(sigma.device)
         self.sigma, self.step = sigma.flatten()[0], None
-        self.decision = None
+        self.decision, self.contested = None, False
         self.occurrences.clear()
         newest_useful = len(self.report.trace) - 2
         for key in [key for key, state in self.branches.items() if state.last_seen < newest_useful]:
             del self.branches[key]  # it missed an evaluation: too old to reuse, and its memory is better used elsewhere
 
+    @property
+    def disagreed(self) -> bool:
+        """Whether calls of this evaluation were reused that should not have been, as others had to be computed."""
+        evaluation = self.report.trace[-1]
+        return evaluation.reused_calls > 0 and (self.contested or evaluation.computed_calls > 0)
+
+    def repeat_evaluation(self) -> None:
+        """This evaluation begins again, and is computed."""
+        self.repeats += 1
+        self.decision, self.contested = Decision(False, DISAGREED), False
+        self.occurrences.clear()
+        evaluation = self.report.trace[-1]
+        evaluation.reason, evaluation.reused_calls, evaluation.computed_calls = DISAGREED, 0, 0
+        evaluation.branches.clear()
+
     def end(self) -> None:
         """The run is over, however it ended."""
         self._end_evaluation()
+        self._time_evaluations()
         self.branches.clear()
         self.sigma = None
         self.report.note_budget()
@@ -135,8 +173,15 @@ class CacheSession:
 
     def _end_evaluation(self) -> None:
         if self.report.trace:
-            self.report.trace[-1].seconds = time.perf_counter() - self._evaluation_started
+            self.report.trace[-1].seconds = self.watch.since()
             self._tell()
+
+    def _time_evaluations(self) -> None:
+        """Now that the work is done, or about to be, by the device's clock."""
+        if self.sigma is not None:
+            self.watch.mark(self.sigma.device)
+            for evaluation, seconds in zip(self.report.trace, self.watch.laps(), strict=True):
+                evaluation.seconds = seconds
 
     def _tell(self) -> None:
         """Show the report. A display that fails must not cost the picture, so it is heard no more and logged."""
@@ -259,9 +304,7 @@ class ModelCall:
         with self.session.lock:
             self.signals = shares
             scores = [state.policy.observe(share) for (_, state), share in zip(self.branches, shares, strict=True)]
-            decision = (
-                (self.session.decision or self._lead(scores)) if self.session.method.shared else self._own(scores)
-            )
+            decision = self._shared(scores) if self.session.method.shared else self._own(scores)
             missing = self._missing()
             if decision.reuse and missing:
                 self.evaluation.reason = f"reused in part: {missing.reason}"
@@ -282,11 +325,22 @@ class ModelCall:
         if self.entries:
             state.predictor.enter(self.step, self.entries[index])
 
+    def _shared(self, scores: Sequence[Tensor | None]) -> Decision:
+        """What the evaluation's first call decided, this one if it is the first."""
+        decision, judge = self.session.decision, self.session.judge
+        if decision is None:
+            return self._lead(scores)
+        if judge and decision.reuse and not judge.decide(self.step, largest(self.session.read(scores))).reuse:
+            self.session.contested = True
+        return decision
+
     def _lead(self, scores: Sequence[Tensor | None]) -> Decision:
         """Decide for the evaluation."""
         leader = min(range(len(self.branches)), key=lambda i: self.branches[i][0].order)
-        (score,) = self.session.read([scores[leader]])
-        decision = self._unobserved() or self._missing() or self.branches[leader][1].policy.decide(self.step, score)
+        asked = scores if self.session.judge else [scores[leader]]
+        score = largest(self.session.read(asked))
+        judge = self.session.judge or self.branches[leader][1].policy
+        decision = self._unobserved() or self._missing() or judge.decide(self.step, score)
         self.session.decision = decision
         self._note(decision, score)
         return decision
@@ -321,6 +375,8 @@ class ModelCall:
 
     def _unobserved(self) -> Decision | None:
         """A reason to compute if some branch cannot be reused: it and the others must not be mixed."""
+        if self.session.repeats >= MOST_REPEATS:
+            return Decision(False, DISAGREED)
         return Decision(False, UNOBSERVED) if self.session.unobserved >= self.index - 1 else None
 
     def _missing(self) -> Decision | None:
@@ -378,6 +434,12 @@ class ModelCall:
             state.last_seen = self.index
             state.keep(self.session.storage)
         self.session.account()
+
+
+def largest(scores: Sequence[float | None]) -> float | None:
+    """The largest of the scores there are; NaN if one of them is."""
+    known = [score for score in scores if score is not None]
+    return math.nan if any(map(math.isnan, known)) else max(known, default=None)
 
 
 def split(stream: Tensor | None, count: int) -> Sequence[Tensor | None]:

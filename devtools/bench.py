@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 from pathlib import Path
 
 from .comfy import prepare_comfyui
 from .pack import load_pack
+
+SECTIONS = ("cost", "quality", "stepping", "stepcache")
 
 FIGURE_FORMATS = {"overhead_ms": ".3f", "computed_ms": ".1f", "plain_ms": ".1f", "reused_ms": ".2f"}
 
@@ -16,11 +19,12 @@ def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
     prepare_comfyui(gpu=options.gpu)
     load_pack()
-    from . import bench_cost, bench_quality
-
+    if options.record_general:
+        importlib.import_module("devtools.bench_general").record()
+        return
     rows = []
-    for measure in (bench_cost.rows, bench_quality.rows):
-        for row in measure(options.quick):
+    for section in options.only:
+        for row in importlib.import_module(f"devtools.bench_{section}").rows(options.quick):
             rows.append(row)
             print(line(row), flush=True)
     if options.json:
@@ -31,6 +35,10 @@ def main(arguments: list[str]) -> None:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="dev.py bench", description=__doc__)
     made.add_argument("--json", type=Path, metavar="FILE", help='write {"rows": [{"bench", "method", "setting", ...}]}')
+    made.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="only these sections")
+    made.add_argument(
+        "--record-general", action="store_true", help="measure nothing; record what StepCache's mode general plans by"
+    )
     made.add_argument("--quick", action="store_true", help="fewer repeats and prompts, at most 3 minutes on 2 cores")
     made.add_argument("--gpu", action="store_true", help="use the GPU instead of the CPU")
     return made

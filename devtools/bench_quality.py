@@ -7,6 +7,7 @@ from functools import partial
 from statistics import mean
 
 import comfy.sample
+import comfy.samplers
 import comfy.sd
 import comfy.utils
 import torch
@@ -36,6 +37,8 @@ from .bench_cost import clock
 from .pack import ROOT, load_package
 
 STEPS, GUIDANCE, SIZE = 28, 3.0, 256
+
+Sampler = str | comfy.samplers.Sampler
 
 
 def general(computed: int, forced: int = 2) -> StepPlan:
@@ -134,14 +137,29 @@ class Scenes:
         self.clip = make_clip(Vocabulary.of_weights(transformer))
         self.vae = comfy.sd.VAE(sd=comfy.utils.load_torch_file(str(weights / "stepcache_tiny_vae_fp16.safetensors")))
 
-    def picture(self, model, prompt: str, steps: int = STEPS, seed: int = 100):
-        """(3, H, W) in [0, 1], and the seconds that sampling took."""
-        positive, negative = ([[self.clip.encode_from_tokens(self.clip.tokenize(text)), {}]] for text in (prompt, ""))
-        latent = torch.zeros(1, 16, SIZE // 8, SIZE // 8)
+    def conditioning(self, text: str) -> list:
+        return [[self.clip.encode_from_tokens(self.clip.tokenize(text)), {}]]
+
+    def picture(
+        self,
+        model,
+        prompt: str,
+        steps: int = STEPS,
+        seed: int = 100,
+        size: int = SIZE,
+        guidance: float = GUIDANCE,
+        sampler: Sampler = "euler",
+        scheduler: str = "simple",
+    ):
+        """(3, H, W) in [0, 1], and the seconds that sampling took; `sampler` is a name or a SAMPLER."""
+        positive, negative = self.conditioning(prompt), self.conditioning("")
+        latent = torch.zeros(1, 16, size // 8, size // 8)
         noise = comfy.sample.prepare_noise(latent, seed)
+        sigmas = comfy.samplers.calculate_sigmas(model.get_model_object("model_sampling"), scheduler, steps)
+        used = comfy.samplers.sampler_object(sampler) if isinstance(sampler, str) else sampler
         started = clock()
-        sampled = comfy.sample.sample(
-            model, noise, steps, GUIDANCE, "euler", "simple", positive, negative, latent, disable_pbar=True, seed=seed
+        sampled = comfy.sample.sample_custom(
+            model, noise, guidance, used, sigmas, positive, negative, latent, disable_pbar=True, seed=seed
         )
         seconds = clock() - started
         return self.vae.decode(sampled)[0].detach().movedim(-1, 0).clamp(0, 1), seconds

@@ -24,11 +24,13 @@ CACHE_NODES = tuple(
     f"StepCache{name}"
     for name in (
         "TeaCache", "FirstBlockCache", "DBCache", "SeaCache", "EasyCache", "MagCache", "TaylorSeer", "MeanCache", "DPCache",
-        "Spectrum", "Compose",
+        "Spectrum", "Compose", "Auto",
     )
 )  # fmt: skip
 """Written out, as the pack can be imported only where ComfyUI is; a test compares them with the pack's."""
-EXPECTED_NODES = (*CACHE_NODES, "StepCacheTinyCLIP")
+SAMPLER_NODES = ("StepCacheSoftCacheSampler",)
+PROFILE_NODES = ("StepCacheCalibrate", "StepCacheLoadProfile", "StepCacheSaveProfile")
+EXPECTED_NODES = (*CACHE_NODES, *PROFILE_NODES, *SAMPLER_NODES, "StepCacheTinyCLIP")
 START_SECONDS = 180
 HOST = "127.0.0.1"
 

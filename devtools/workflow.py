@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from . import places
 from .client import Workflow
@@ -18,13 +19,27 @@ def demo_workflow(method: str | None = "StepCacheTeaCache", threshold: float | N
         threshold: of the cache node; None leaves the workflow's.
         **inputs: values for every input of that name in the workflow (steps, seed, width, text is the prompt, ...).
     """
-    workflow = json.loads((places.WORKFLOWS / "api" / "tiny_demo.json").read_text(encoding="utf-8"))
+    workflow = shipped("tiny_demo")
     if method is None:
         workflow[SAMPLER_NODE]["inputs"]["model"] = workflow.pop(CACHE_NODE)["inputs"]["model"]
     else:
         workflow[CACHE_NODE]["class_type"] = method
         if threshold is not None:
             workflow[CACHE_NODE]["inputs"]["threshold"] = threshold
+    return with_inputs(workflow, inputs)
+
+
+def softcache_workflow(**inputs) -> Workflow:
+    """The shipped workflow of the SoftCache sampler; `inputs` as for `demo_workflow`."""
+    return with_inputs(shipped("tiny_softcache"), inputs)
+
+
+def shipped(name: str) -> Workflow:
+    return json.loads((places.WORKFLOWS / "api" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def with_inputs(workflow: Workflow, inputs: dict[str, Any]) -> Workflow:
+    """The workflow, with these values for every input of their name."""
     for node in workflow.values():
         for name in inputs.keys() & node["inputs"].keys():
             if not (name == "text" and node["inputs"]["text"] == ""):  # the negative prompt stays empty

@@ -253,6 +253,12 @@ def identify(model: nn.Module) -> Architecture | None:
     return entry if entry and ours and fits(entry, model) else None
 
 
+def model_name(model: nn.Module) -> str:
+    """What people call a diffusion model: the table's name of the architecture, else that of its class."""
+    entry = identify(model)
+    return entry.name if entry else type(unwrapped(model)).__name__
+
+
 def fits(entry: Architecture, model: nn.Module) -> bool:
     """Whether the model has the parts that the entry names, and its blocks take the arguments that it names.
 

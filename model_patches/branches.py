@@ -7,9 +7,10 @@ guidance call the same conditioning several times at one sigma.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy
 from torch import Tensor
 
 from ..cache_core.session import Branch
@@ -75,15 +76,52 @@ def guided_branch(guider, x: Tensor, sigma: float) -> Branch:
 
 
 def active_at(sigma: float, cond: Mapping[str, Any]) -> Hashable:
-    """Which parts of a conditioning take part at a sigma: itself, its hooks' keyframes, and its ControlNets."""
-    parts: list[Hashable] = [within(sigma, cond.get("timestep_start"), cond.get("timestep_end"))]
-    parts += [keyframes_begun(sigma, hook) for hook in getattr(cond.get("hooks"), "hooks", ())]
+    """Which parts of a conditioning take part at a sigma: itself, its ControlNets, and its hooks' keyframes."""
+    spans = tuple(within(sigma, start, end) for start, end in spans_of(cond))
+    return spans, tuple(keyframes_begun(sigma, hook) for hook in hooks_of(cond))
+
+
+def changes(conds: Mapping[str, Sequence[Mapping[str, Any]] | None]) -> set[float]:
+    """The sigmas at which conditionings, ControlNets or hooks come or go: the highest, in float32, after each change.
+
+    Args:
+        conds: of a guider, by name, during sampling.
+    """
+    found: set[float] = set()
+    for cond in (cond for several in conds.values() for cond in several or ()):
+        for start, end in spans_of(cond):
+            found.update(ends_of(start, end))
+        for hook in hooks_of(cond):
+            for keyframe in getattr(hook.hook_keyframe, "keyframes", ()):
+                found.update(ends_of(keyframe.start_t, None))
+    return found
+
+
+def spans_of(cond: Mapping[str, Any]) -> Iterator[tuple[float | None, float | None]]:
+    """From which sigma down to which a conditioning and its ControlNets take part; None sets no end."""
+    yield cond.get("timestep_start"), cond.get("timestep_end")
     control = cond.get("control")
     while control is not None:
-        start, end = getattr(control, "timestep_range", None) or (None, None)
-        parts.append(within(sigma, start, end))
+        yield getattr(control, "timestep_range", None) or (None, None)
         control = getattr(control, "previous_controlnet", None)
-    return tuple(parts)
+
+
+def hooks_of(cond: Mapping[str, Any]) -> Sequence[Any]:
+    return getattr(cond.get("hooks"), "hooks", ())
+
+
+def ends_of(start: float | None, end: float | None) -> Iterator[float]:
+    """The highest sigma that is within a range from `start` down to `end`, and the highest that is past it."""
+    if start is not None:
+        yield float(below_or_at(start))
+    if end is not None:
+        yield float(numpy.nextafter(below_or_at(end), numpy.float32(-1)))
+
+
+def below_or_at(sigma: float) -> numpy.float32:
+    """The nearest float32 that is not above."""
+    near = numpy.float32(sigma)
+    return near if float(near) <= float(sigma) else numpy.nextafter(near, numpy.float32(-1))
 
 
 def keyframes_begun(sigma: float, hook: Any) -> int:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from comfy.model_patcher import ModelPatcher
 
-from ..cache_core.profiles import MagnitudeProfile
+from ..cache_core.fitting import SOURCE as CALIBRATED_HERE
+from ..cache_core.profiles import MagnitudeProfile, magnitude_profile
+from ..cache_core.recording import Recording
 from .architectures import identify
+from .profile_folder import profile_of
 from .variants import Facts, model_facts, table, variant
 
 
@@ -35,9 +39,8 @@ def calibration_for(method: str, model: ModelPatcher, run_facts: Facts | None = 
         run_facts: what `variants.run_facts` tells when a run starts. Without them the usual run is assumed.
     """
     architecture = identify(model.model.diffusion_model)
-    found = variant({**model_facts(model), **(run_facts or {})})
-    few_step = bool(found and found.get("few_step"))
-    for entry in _entries_for(method, found):
+    few_step = few_step_model(model, run_facts)
+    for entry in entries_for(method, model, run_facts):
         # Figures are of a signal, which only an entry in the table of models can give.
         if architecture and (architecture.time_embedding or entry.get("signal") != "time_embedding"):
             return _calibration(entry, entry["source"], few_step)
@@ -46,8 +49,7 @@ def calibration_for(method: str, model: ModelPatcher, run_facts: Facts | None = 
 
 def published(method: str, model: ModelPatcher, run_facts: Facts | None = None) -> Mapping[str, Any]:
     """The entry of a method's file for the model as it stands there, or the general rule."""
-    found = variant({**model_facts(model), **(run_facts or {})})
-    return next(iter(_entries_for(method, found)), {"name": "general rule", **table(method)["general"]})
+    return next(iter(entries_for(method, model, run_facts)), {"name": "general rule", **table(method)["general"]})
 
 
 def few_step_model(model: ModelPatcher, run_facts: Facts | None = None) -> bool:
@@ -57,26 +59,32 @@ def few_step_model(model: ModelPatcher, run_facts: Facts | None = None) -> bool:
 
 
 def magnitude_profile_for(model: ModelPatcher, steps: int, run_facts: Facts | None = None) -> MagnitudeProfile | None:
-    """MagCache's curve for this model, of several the one measured at the nearest number of steps; None if there is none.
+    """MagCache's curve for this model; of several published the one measured at the nearest number of steps.
 
     Args:
         steps: of the run.
         run_facts: as for `calibration_for`.
     """
-    found = variant({**model_facts(model), **(run_facts or {})})
-    profiles = [magnitude_profile(entry) for entry in _entries_for("magcache", found)]
+    entries = entries_for("magcache", model, run_facts)
+    if entries and entries[0]["source"] == CALIBRATED_HERE:
+        return magnitude_profile(entries[0])
+    profiles = [magnitude_profile(entry) for entry in entries]
     return min(profiles, key=lambda profile: abs(profile.steps - steps), default=None)
 
 
-def magnitude_profile(entry: Mapping[str, Any]) -> MagnitudeProfile:
-    """An entry of `magcache.json` as a profile, which checks it."""
-    known: dict[str, Any] = {key: entry[key] for key in MagnitudeProfile.__dataclass_fields__ if key in entry}
-    known["ratios"] = {branch: tuple(values) for branch, values in entry["ratios"].items()}
-    return MagnitudeProfile(**known)
+@lru_cache
+def general_recording(flow: bool) -> Recording:
+    """What StepCache plans by for a model of which nothing was learned. Recorded by `dev.py bench --record-general`."""
+    recordings = [Recording.from_dict(each) for each in table("stepcache")["recordings"]]
+    return next(each for each in recordings if each.flow == flow)
 
 
-def _entries_for(method: str, found: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-    return [entry for entry in table(method)["entries"] if found and found["name"] in entry["variants"]]
+def entries_for(method: str, model: ModelPatcher, run_facts: Facts | None = None) -> list[Mapping[str, Any]]:
+    """The entries of a method for a model: the one that Calibrate fitted to it, if any, then those published."""
+    fitted = profile_of(model).calibrations.get(method)
+    found = variant({**model_facts(model), **(run_facts or {})})
+    published = [entry for entry in table(method)["entries"] if found and found["name"] in entry["variants"]]
+    return [fitted, *published] if fitted else published
 
 
 def _calibration(entry: Mapping[str, Any], source: str | None, few_step: bool) -> Calibration:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from comfy.patcher_extension import WrappersMP
 
@@ -53,6 +53,25 @@ def undisturbed(wrappers: Mapping[str, Mapping[Any, list]], ours: str) -> bool:
 
 
 POST_CFG = "sampler_post_cfg_function"
+
+
+NOISY = ("ancestral", "sde", "lcm", "ddpm", "er_sde", "seeds", "sa_solver")
+"""Parts of the names of samplers that add noise at every step."""
+
+
+def sampler_kind(sampler: Any) -> Literal["ode", "sde"]:
+    """Whether a sampler adds noise on the way, by the name of its function."""
+    noisy = any(part in sampler_name(sampler) for part in NOISY)
+    return "sde" if noisy or getattr(sampler, "extra_options", {}).get(MOVES_SIGMA) else "ode"
+
+
+def is_cfg_pp(sampler: Any) -> bool:
+    """Whether a sampler will look at what guidance is made of, as `looks_into_guidance` finds out at its evaluations."""
+    return sampler_name(sampler).endswith("cfg_pp")
+
+
+def sampler_name(sampler: Any) -> str:
+    return getattr(getattr(sampler, "sampler_function", None), "__name__", type(sampler).__name__).lower()
 
 
 def looks_into_guidance(at_evaluation: Mapping[str, Any], of_run: Mapping[str, Any]) -> bool:

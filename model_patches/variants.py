@@ -14,8 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from comfy.model_patcher import ModelPatcher
+from comfy.model_sampling import CONST
 
+from ..cache_core.schedule import part_covered
+from ..cache_core.types import Run
 from .architecture import unwrapped
+from .samplers import is_cfg_pp, sampler_kind
 
 FOLDER = Path(__file__).parent / "calibrations"
 
@@ -79,7 +83,7 @@ def model_facts(model: ModelPatcher) -> Facts:
     return {**model.model.model_config.unet_config, **classes}
 
 
-def run_facts(guider: Any, sigmas: Sequence[float], latent: Sequence[int], masked: bool) -> Facts:
+def run_facts(guider: Any, sigmas: Sequence[float], latent: Sequence[int], masked: bool, sampler: Any) -> Facts:
     """What is known when a run starts.
 
     Args:
@@ -87,21 +91,34 @@ def run_facts(guider: Any, sigmas: Sequence[float], latent: Sequence[int], maske
         sigmas: those of the run, descending.
         latent: shape of the noise, (B, C, H, W) or (B, C, T, H, W).
         masked: whether the run has a denoise mask.
+        sampler: ComfyUI's.
 
     Returns:
-        steps: of the run. references: some conditioning carries reference latents. masked. guided: a negative prompt takes part.
-        latent_area: height times width in latent cells, or None for a packed latent. noise_range: "all", "high" or
-        "low", the part of the schedule that is run.
+        model: the ModelPatcher with all that was put on it. steps, sigmas: of the run. whole_steps: of the whole schedule that
+        the run may be a part of. latent: its shape. flow: whether it is a flow model. sampler: what kind, see
+        `samplers.sampler_kind`. sees_branches: whether the sampler looks at what guidance is made of. references: some
+        conditioning carries reference latents. masked. guided: a negative prompt takes part. latent_area: height times width
+        in latent cells, or None for a packed latent. noise_range: "all", "high" or "low", the part of the schedule that is
+        run.
     """
     conds = getattr(guider, "conds", {})
+    model_sampling = guider.model_patcher.get_model_object("model_sampling")
+    _, fraction = part_covered(sigmas, lambda percent: float(model_sampling.percent_to_sigma(percent)))
     every = [cond for several in conds.values() for cond in several or ()]
     return {
         "steps": max(len(sigmas) - 1, 0),
+        "whole_steps": Run(tuple(sigmas), max(sigmas, default=0.0), 0.0, fraction=fraction).whole_steps,
+        "sigmas": tuple(sigmas),
         "references": any(cond.get("reference_latents") for cond in every),
         "masked": masked,
         "guided": len(conds) > 2 or (len(conds) == 2 and guider.cfg != 1),
         "latent_area": latent[-2] * latent[-1] if len(latent) > 3 else None,
         "noise_range": noise_range(sigmas),
+        "latent": tuple(latent),
+        "flow": isinstance(model_sampling, CONST),
+        "model": guider.model_patcher,
+        "sampler": sampler_kind(sampler),
+        "sees_branches": is_cfg_pp(sampler),
     }
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .intercept import BlockInterception
 
 RECORDING = "the blocks keep records for later frames"
+UNFILTERED = "how the tokens lie in the latent is not known for this model: its input is judged unfiltered"
 MISFITS = (AttributeError, LookupError, TypeError, ValueError, AssertionError, RuntimeError)
 
 log = logging.getLogger("stepcache")
@@ -213,7 +214,10 @@ class CallWatch:
         return self.latent.signal_and_noise()
 
     def grid(self, tokens: Tensor) -> tuple[int, ...] | None:
-        return tuple(tokens.shape[1:-1]) if tokens.ndim > 3 else token_grid(self.latent.shape, tokens.shape[1])
+        found = tuple(tokens.shape[1:-1]) if tokens.ndim > 3 else token_grid(self.latent.shape, tokens.shape[1])
+        if found is None:
+            self.call.session.report.message(UNFILTERED)
+        return found
 
 
 def reference_tokens(arguments: Mapping[str, Any], image: Tensor) -> int:

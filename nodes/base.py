@@ -34,6 +34,10 @@ class CacheNode(io.ComfyNode):
         raise NotImplementedError
 
     @classmethod
+    def shared_inputs(cls) -> list[io.Input]:
+        return shared_inputs()
+
+    @classmethod
     def later_inputs(cls) -> list[io.Input]:
         """Optional inputs behind the shared ones; prompts made before they came do not have them."""
         return []
@@ -60,7 +64,7 @@ class CacheNode(io.ComfyNode):
             inputs=[
                 io.Model.Input("model", tooltip="The diffusion model to speed up."),
                 *cls.own_inputs(),
-                *shared_inputs(),
+                *cls.shared_inputs(),
                 *cls.later_inputs(),
             ],
             outputs=[io.Model.Output(tooltip="The same model, with the cache on it. Connect it to the sampler.")],

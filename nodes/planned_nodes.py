@@ -14,9 +14,12 @@ from ..cache_core.methods import dpcache, magcache, meancache, spectrum, taylors
 from ..cache_core.planning import share_steps
 from ..cache_core.policies import MagnitudeBudget
 from ..cache_core.predictors import BASES
-from ..cache_core.profiles import MagnitudeProfile
+from ..cache_core.profiles import MagnitudeProfile, magnitude_profile
+from ..cache_core.recording import same_schedule
 from ..cache_core.types import Run
-from ..model_patches.calibration import few_step_model, magnitude_profile, magnitude_profile_for, published
+from ..model_patches.calibration import few_step_model, magnitude_profile_for, published
+from ..model_patches.learning import from_profile
+from ..model_patches.profile_folder import profile_of
 from ..model_patches.variants import Facts
 from .base import CacheNode, Settings
 from .inputs import AUTOMATIC, limits_of
@@ -169,15 +172,25 @@ class MeanCache(StepShareNode):
         figures = published("meancache", model, run_facts)
         tables = [table for table in figures.get("schedules", ()) if table["steps"] == steps]
         if not tables:
-            plan = partial(share_steps, share=share)
-            told = f"a general plan for {steps} steps" if steps else "a general plan"
-            return Plan(meancache(plan, figures.get("lookback", 2), **limits), {"computed": share, "table": told})
+            return cls.untabled(model, share, figures.get("lookback", 2), limits, run_facts)
         table = min(tables, key=lambda table: abs(table["computed"] - share * table["steps"]))
         lookback = dict(zip(table["fresh"], table["lookback"], strict=False))
         return Plan(
             meancache(partial(tabled, steps=frozenset(table["fresh"])), lookback, **limits),
             {"computed": share, "table": f"{figures['name']}, {table['computed']} of {table['steps']}"},
         )
+
+    @classmethod
+    def untabled(cls, model, share: float, lookback: int, limits: dict[str, Any], run_facts: Facts | None) -> Plan:
+        """By what StepCache or Calibrate learned of the model, else a general plan."""
+        learned, origin = from_profile(profile_of(model), run_facts) if run_facts else (None, "")
+        if learned is None:
+            return Plan(
+                meancache(partial(share_steps, share=share), lookback, **limits), {"computed": share, "table": GENERAL}
+            )
+        count = learned.recording.steps
+        steps = frozenset(learned.plan(round(share * count), {count - 1}).steps)
+        return Plan(meancache(partial(tabled, steps=steps), lookback, **limits), {"computed": share, "table": origin})
 
 
 class DPCache(StepShareNode):
@@ -198,9 +211,21 @@ class DPCache(StepShareNode):
         share = settings["computed"]
         if share >= 1:
             return None
-        plan = partial(share_steps, share=share, forced=3)
+        steps = calibrated_steps(model, share, run_facts)
+        plan = partial(tabled, steps=steps) if steps else partial(share_steps, share=share, forced=3)
         method = dpcache(plan, settings["order"], **limits_of(settings))
-        return Plan(method, {"computed": share, "order": settings["order"], "plan": GENERAL})
+        told = "calibrated for this model and schedule" if steps else GENERAL
+        return Plan(method, {"computed": share, "order": settings["order"], "plan": told})
+
+
+def calibrated_steps(model, share: float, run_facts: Facts | None) -> frozenset[int] | None:
+    """DPCache's steps by Calibrate's costs, which hold for the schedule they were measured with; else None."""
+    fitted = profile_of(model).calibrations.get("dpcache")
+    sigmas = (run_facts or {}).get("sigmas", ())
+    if not fitted or not same_schedule(fitted["sigmas"], sigmas):
+        return None
+    steps = len(sigmas) - 1
+    return frozenset(fitted["plans"].get(str(max(round(share * steps), 3)), range(steps)))
 
 
 class Spectrum(CacheNode):

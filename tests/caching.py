@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from statistics import median
 from typing import Any
 
 from comfy.model_patcher import ModelPatcher
 
-from stepcache.cache_core.method import Boundary, CacheMethod
+from stepcache.cache_core.forecasting import Forecaster, ForecastPlan
+from stepcache.cache_core.method import Boundary, CacheMethod, Plan
 from stepcache.cache_core.methods import (
+    computing_all,
     dbcache,
     dpcache,
     easycache,
@@ -20,6 +23,7 @@ from stepcache.cache_core.methods import (
     meancache,
     seacache,
     spectrum,
+    stepcache,
     taylorseer,
     teacache,
 )
@@ -27,9 +31,12 @@ from stepcache.cache_core.policies import ChangeFromAnchor, StepPlan
 from stepcache.cache_core.predictors import Extrapolation, Hold, Taylor
 from stepcache.cache_core.probes import HeadResidual, ModulatedInput, Probe
 from stepcache.cache_core.profiles import MagnitudeProfile
+from stepcache.cache_core.recording import falls
 from stepcache.cache_core.report import RunReport
 from stepcache.cache_core.types import Run
+from stepcache.model_patches.calibration import general_recording
 from stepcache.model_patches.install import apply_cache
+from stepcache.model_patches.variants import Facts
 
 from .sampling import run
 from .tiny_models import TinyModel, shared
@@ -87,12 +94,16 @@ OTHERS: dict[str, Callable[..., CacheMethod]] = {
     "meancache": lambda threshold, **limits: meancache(planned(threshold), **limits),
 }
 EVERY_METHOD: dict[str, Callable[..., CacheMethod]] = METHODS | OTHERS
+"""And StepCache, which is made when a run starts: see `cached`."""
 
-PLANNED = ("taylorseer", "taylorseer_2", "dpcache", "spectrum", "meancache")
+PLANNED = ("taylorseer", "taylorseer_2", "dpcache", "spectrum", "meancache", "stepcache")
 """They compute the steps of a plan, whatever the input is."""
 
 FORETOLD = ("magcache", *PLANNED)
-WHOLE_MODEL = ("easycache", "meancache")
+GUIDED = ("meancache", "stepcache")
+"""On a reused evaluation neither a model nor guidance is called."""
+
+WHOLE_MODEL = ("easycache", *GUIDED)
 """On a reused evaluation the model is not called."""
 
 
@@ -115,7 +126,20 @@ class Cached:
 
 
 def cached(patcher: ModelPatcher, method: str, threshold: float, **limits: Any) -> Cached:
+    if method == "stepcache":
+        return cached_by(patcher, computing_all(""), partial(stepcache_at, threshold, limits))
     return cached_by(patcher, EVERY_METHOD[method](threshold, **limits))
+
+
+def stepcache_at(threshold: float, limits: Mapping[str, Any], facts: Facts) -> Plan:
+    """The steps of `planned` and, as in all methods here, the last; forecasts by what holds for most models."""
+    sigmas = facts["sigmas"]
+    if not falls(sigmas):
+        return Plan(computing_all("the sigmas do not fall"), {})
+    recording = general_recording(facts["flow"]).resampled(sigmas)
+    steps = planned(threshold)(Run(sigmas, math.inf, 0.0)) | {recording.steps - 1}
+    method = stepcache(ForecastPlan(Forecaster(recording), tuple(sorted(steps))), **limits)
+    return Plan(replace(method, last_step=True), {})
 
 
 def between(head: int, tail: int, threshold: float = PERMISSIVE, probe: Probe | None = None) -> CacheMethod:
@@ -124,14 +148,14 @@ def between(head: int, tail: int, threshold: float = PERMISSIVE, probe: Probe | 
     return CacheMethod("between", probe, ChangeFromAnchor(threshold), Hold(), Boundary(head, tail))
 
 
-def cached_by(patcher: ModelPatcher, method: CacheMethod) -> Cached:
+def cached_by(patcher: ModelPatcher, method: CacheMethod, at_start: Callable[[Facts], Plan] | None = None) -> Cached:
     reports: list[RunReport] = []
 
     def keep_last(report: RunReport) -> None:
         if not reports or reports[-1] is not report:
             reports.append(report)
 
-    return Cached(apply_cache(patcher, method, listener=keep_last), reports)
+    return Cached(apply_cache(patcher, method, listener=keep_last, at_start=at_start), reports)
 
 
 def normally_cached(tiny: TinyModel, method: str, **limits: Any) -> Cached:

@@ -7,6 +7,7 @@ the name `stepcache` instead, and the tools as `devtools`.
 import importlib.util
 import os
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,11 @@ def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("server")
     with running_server(log=folder / "server.log", user=folder / "user") as address:
         yield address
+
+
+@pytest.fixture(autouse=True)
+def own_user_folder(monkeypatch, tmp_path_factory):
+    """ComfyUI's user folder is one of the test: every node looks there for what was learned of a model."""
+    folder = tmp_path_factory.getbasetemp() / "user" / uuid.uuid4().hex  # made when something is written
+    monkeypatch.setattr("folder_paths.get_user_directory", lambda: str(folder))
+    return folder

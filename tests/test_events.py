@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from devtools.client import Client, WorkflowInterrupted
-from devtools.workflow import CACHE_NODE, SAMPLER_NODE, demo_workflow
+from devtools.workflow import CACHE_NODE, SAMPLER_NODE, demo_workflow, softcache_workflow
 
 DOCUMENT = (Path(__file__).parent.parent / "docs" / "events.md").read_text(encoding="utf-8")
 SMALL = {"width": 128, "height": 128}
@@ -21,6 +21,7 @@ TYPES = {
     "boolean": bool,
     "object": dict,
     "list of strings": list,
+    "list of numbers": list,
     "list of evaluations": list,
 }
 
@@ -74,8 +75,16 @@ async def run_from_page(client, workflow, name):
         return await client.follow((await answer.json())["prompt_id"])
 
 
-def test_messages_are_as_documented(address):
-    outcome = with_client(address, lambda client: client.run(demo_workflow(threshold=0.3, seed=201, steps=12)))
+@pytest.mark.parametrize(
+    ("workflow", "method"),
+    [
+        (demo_workflow(threshold=0.3, seed=201, steps=12), "TeaCache"),
+        (softcache_workflow(threshold=0.6, noise_seed=201, steps=12), "SoftCache"),
+    ],
+    ids=["TeaCache", "SoftCache"],
+)
+def test_messages_are_as_documented(address, workflow, method):
+    outcome = with_client(address, lambda client: client.run(workflow))
     (report,) = outcome.reports
     assert outcome.news
     for message in outcome.news:
@@ -88,7 +97,7 @@ def test_messages_are_as_documented(address):
     for message in [*outcome.news, report]:
         place = (message["version"], message["prompt_id"], message["node"], message["workflow"], message["run"])
         assert place == (1, outcome.prompt_id, CACHE_NODE, None, 0)
-        assert (message["method"], message["steps"]) == ("TeaCache", 12)
+        assert (message["method"], message["steps"]) == (method, 12)
 
 
 def test_each_evaluation_is_told_once_in_order_and_as_in_the_report(address):

@@ -22,7 +22,14 @@ COMFY = {"comfy"}
 HOST = {"comfy_api", "server", "comfy_execution", "folder_paths", "aiohttp"}
 OUTSIDE = {
     "cache_core": STANDARD | {"torch", "numpy"},
-    "model_patches": STANDARD | {"torch", "numpy"} | COMFY,
+    "model_patches": STANDARD
+    | {
+        "torch",
+        "numpy",
+        "tqdm",
+        "folder_paths",
+    }  # ComfyUI's samplers show progress with tqdm; profiles lie in its folders
+    | COMFY,
     "nodes": STANDARD | {"torch", "numpy"} | COMFY | HOST,
     "": STANDARD | HOST,
 }

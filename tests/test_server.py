@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from devtools.client import Client, WorkflowFailed, WorkflowInterrupted, WorkflowRefused
-from devtools.server import CACHE_NODES
-from devtools.workflow import CACHE_NODE, SAMPLER_NODE, demo_workflow
+from devtools.server import CACHE_NODES, SAMPLER_NODES
+from devtools.workflow import CACHE_NODE, SAMPLER_NODE, demo_workflow, softcache_workflow
 
 SMALL = {"width": 128, "height": 128, "steps": 8}
 METHODS = ("StepCacheTeaCache", "StepCacheFirstBlockCache")
@@ -67,7 +67,7 @@ def plain_inputs(info) -> dict:
     """The node's defaults, with settings under which a short run of a small model reuses something."""
     given = info["input"]["required"]
     inputs = {name: spec[1]["default"] for name, spec in given.items() if name != "model"}
-    eager = {"threshold": 0.3, "head_blocks": 1, "warmup_steps": 1, "interval": 2, "computed": 0.5}
+    eager = {"threshold": 0.3, "head_blocks": 1, "warmup_steps": 1, "interval": 2, "computed": 0.5, "mode": "general"}
     return inputs | {name: value for name, value in eager.items() if name in inputs}
 
 
@@ -253,7 +253,42 @@ def test_a_composition_that_makes_no_sense_is_refused_with_the_cure(address):
         run(address, composed_workflow(start_percent=0.9, end_percent=0.1))
 
 
-@pytest.mark.parametrize("node", [*METHODS, "StepCacheCompose"])
+def test_the_softcache_sampler_steps_on_its_own_with_smooth_progress(address):
+    settings = SMALL | {"steps": 20}
+    outcome = run(address, softcache_workflow(noise_seed=1, threshold=0.6, **settings))
+    (report,) = outcome.reports
+    assert report["node"] == CACHE_NODE and report["reused"] >= 2 and report["steps_saved"] >= 2
+    assert report["evaluations"] + report["steps_saved"] == report["steps"] == 20
+    sigmas, trace = report["sigmas"], report["trace"]
+    assert sigmas == sorted(sigmas, reverse=True) and (sigmas[0], sigmas[-1]) == (1.0, 0.0)
+    assert len(sigmas) == len(trace) + 1 and max(evaluation["stride"] for evaluation in trace) > 1.5
+    assert all((evaluation["headroom"] is None) == (evaluation["action"] == "computed") for evaluation in trace)
+    shown = [(value, total) for node, value, total in outcome.progress if node == SAMPLER_NODE]
+    values = [value for value, _ in shown]
+    assert {total for _, total in shown} == {20} and values == sorted(values) and values[-1] == 20
+    reached = [int(evaluation["position"]) for evaluation in trace[1:]] + [20]
+    assert values[0] == 1 and set(values) <= set(reached)  # ComfyUI holds some of many messages back
+    assert {message["node"] for message in outcome.news} == {CACHE_NODE}
+    assert picture(outcome).shape == (128, 128, 3)
+
+
+def test_the_softcache_sampler_without_a_threshold_gives_the_plain_picture(address):
+    plain = run(address, demo_workflow(None, seed=2, **SMALL))
+    exact = run(address, softcache_workflow(noise_seed=2, threshold=0.0, **SMALL))
+    assert (picture(plain) == picture(exact)).all()
+
+
+def test_the_softcache_sampler_refuses_a_model_with_a_cache_and_impossible_settings(address):
+    workflow = softcache_workflow(**SMALL)
+    workflow["20"] = demo_workflow(**SMALL)[CACHE_NODE]
+    workflow[SAMPLER_NODE]["inputs"]["model"] = ["20", 0]
+    with pytest.raises(WorkflowFailed, match="already carries another StepCache node"):
+        run(address, workflow)
+    with pytest.raises(WorkflowRefused, match="threshold is nan. Use a number from 0 up"):
+        run(address, softcache_workflow(threshold=float("nan"), **SMALL))
+
+
+@pytest.mark.parametrize("node", [*METHODS, "StepCacheCompose", *SAMPLER_NODES])
 def test_the_help_page_is_served_where_the_page_looks_for_it(address, node):
     async def fetched(client):
         folder = (await client.get(f"/object_info/{node}"))[node]["python_module"].removeprefix("custom_nodes.")

@@ -6,7 +6,8 @@ its own proposals would drift as soon as something else forces a compute.
 """
 
 from .budget import Budgeted
-from .change import AccumulatedChange, ChangeFromAnchor
+from .change import AccumulatedChange, ChangeFromAnchor, ChangeFromBefore
+from .followed import Followed
 from .limits import Guarded, StepMask
 from .planned import MagnitudeBudget, Scheduled
 from .policy import Policy, StepPlan, Watching
@@ -16,6 +17,8 @@ __all__ = [
     "AccumulatedChange",
     "Budgeted",
     "ChangeFromAnchor",
+    "ChangeFromBefore",
+    "Followed",
     "Guarded",
     "MagnitudeBudget",
     "Policy",

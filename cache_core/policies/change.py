@@ -41,11 +41,14 @@ class AccumulatedChange:
         if self.previous is None or self.total is None or self.previous.shape != signal.shape:
             self.total = signal.new_full((), float("inf"), dtype=torch.float32)
         else:
-            change = relative_l1(signal, self.previous)
-            rescaled = polynomial(change.clamp(*self.fitted_range), self.coefficients)
-            self.total = self.total + torch.maximum(rescaled, change / 2)
+            self.total = self.total + self.counted(relative_l1(signal, self.previous))
         self.previous = signal
         return self.total
+
+    def counted(self, change: Tensor) -> Tensor:
+        """What a change of the signal adds to the sum."""
+        rescaled = polynomial(change.clamp(*self.fitted_range), self.coefficients)
+        return torch.maximum(rescaled, change / 2)
 
     def decide(self, step: Step, score: float | None) -> Decision:
         return below(score, self.threshold, "accumulated change")
@@ -112,3 +115,38 @@ class ChangeFromAnchor:
     def map_tensors(self, move: TensorMap) -> None:
         if self.anchor is not None:
             self.anchor = move(self.anchor)
+
+
+@dataclass
+class ChangeFromBefore:
+    """Reuse while the signal is within a threshold of its value at the evaluation before.
+
+    It takes no account of how many were reused before: something above it has to, such as an adaptive schedule.
+    """
+
+    threshold: float
+    previous: Tensor | None = field(default=None, repr=False)
+
+    def begin(self, run: Run, order: int) -> None:
+        pass
+
+    def observe(self, signal: Tensor | None) -> Tensor | None:
+        previous, self.previous = self.previous, signal
+        if signal is None:
+            return None
+        if previous is None or previous.shape != signal.shape:
+            return signal.new_full((), float("inf"), dtype=torch.float32)
+        return relative_l1(signal, previous)
+
+    def decide(self, step: Step, score: float | None) -> Decision:
+        return below(score, self.threshold, "change since the one before")
+
+    def computed(self, step: Step, value: Streams) -> None:
+        pass
+
+    def reused(self, step: Step) -> None:
+        pass
+
+    def map_tensors(self, move: TensorMap) -> None:
+        if self.previous is not None:
+            self.previous = move(self.previous)

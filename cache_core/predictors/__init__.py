@@ -5,7 +5,8 @@ says so.
 """
 
 from .chebyshev import Chebyshev
-from .extrapolation import BASES, Basis, Extrapolation, Hermite, Newton, Taylor
+from .extrapolation import BASES, Basis, Damped, Extrapolation, Hermite, Newton, Taylor
+from .fitted_line import FittedLine
 from .mean_velocity import MeanVelocity
 from .predictor import Hold, Predictor
 
@@ -13,7 +14,9 @@ __all__ = [
     "BASES",
     "Basis",
     "Chebyshev",
+    "Damped",
     "Extrapolation",
+    "FittedLine",
     "Hermite",
     "Hold",
     "MeanVelocity",

@@ -65,6 +65,16 @@ class Hermite(Taylor):
         return c**order * now / math.factorial(order)
 
 
+@dataclass(frozen=True)
+class Damped(Taylor):
+    """Taylor's differences with each order scaled by another power of `factor` (SoftCache's beta)."""
+
+    factor: float = 0.5
+
+    def weight(self, times: Sequence[float], time: float, order: int) -> float:
+        return self.factor**order * super().weight(times, time, order)
+
+
 BASES: Mapping[str, Callable[[], Basis]] = {"taylor": Taylor, "newton": Newton, "hermite": Hermite}
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from stepcache.cache_core.policies import AccumulatedChange, ChangeFromAnchor, Guarded
+from stepcache.cache_core.policies import AccumulatedChange, ChangeFromAnchor, ChangeFromBefore, Guarded
 from stepcache.cache_core.types import Decision, Run, Step
 
 RUN = Run((1.0, 0.5, 0.0), start_sigma=1.0, end_sigma=0.0)
@@ -43,7 +43,7 @@ def test_slow_drift_is_caught_by_the_anchor():
     assert scores[1:] == pytest.approx([0.017143, 0.048571, 0.1, 0.064935], rel=1e-4)
 
 
-@pytest.mark.parametrize("policy", [AccumulatedChange(0.5), ChangeFromAnchor(0.5)])
+@pytest.mark.parametrize("policy", [AccumulatedChange(0.5), ChangeFromAnchor(0.5), ChangeFromBefore(0.5)])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_signal_that_is_not_finite_computes(policy, bad):
     mask, _ = masks(policy, [torch.ones(2), torch.ones(2), torch.tensor([1.0, bad]), torch.tensor([1.0, bad])])
@@ -128,3 +128,8 @@ def test_a_sampler_that_makes_no_progress_gets_computed_evaluations():
         decision = guarded.decide(step, float(score))
         guarded.reused(step) if decision.reuse else guarded.computed(step, ())
     assert decision.reason == "the sampler makes no progress" and not decision.reuse
+
+
+def test_a_change_from_the_one_before_takes_no_account_of_what_was_reused():
+    mask, scores = masks(ChangeFromBefore(0.1), signals_with_changes([0.05, 0.05, 0.2, 0.05]))
+    assert mask == "10010" and scores[1:] == pytest.approx([0.05, 0.05, 0.2, 0.05], rel=1e-5)

@@ -1,11 +1,20 @@
-"""EX-C4, EX-C5, EX-TS1 to TS4, EX-TS6, EX-H1 to H3, EX-MC2: what is returned instead of running the blocks."""
+"""EX-C4, EX-C5, EX-TS1 to TS4, EX-TS6, EX-H1 to H3, EX-MC2, EX-SC2: what is returned instead of running the blocks."""
 
 import math
 
 import pytest
 import torch
 
-from stepcache.cache_core.predictors import Chebyshev, Extrapolation, Hermite, Hold, MeanVelocity, Newton, Taylor
+from stepcache.cache_core.predictors import (
+    Chebyshev,
+    Damped,
+    Extrapolation,
+    Hermite,
+    Hold,
+    MeanVelocity,
+    Newton,
+    Taylor,
+)
 from stepcache.cache_core.predictors.predictor import combined
 from stepcache.cache_core.types import Step
 
@@ -224,3 +233,12 @@ def test_a_fit_is_that_of_all_observations():
     fit = fed(Chebyshev(2, ridge=1e-9), {s: 1.0 + 0.1 * s**2 for s in range(0, 60, 10)})
     assert predicted(fit, 70) == pytest.approx(1 + 0.1 * 70**2, rel=1e-5)
     assert len(fit.sums) == 3
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(1.0, 5.5), (0.5, 4.25), (0.0, 3.0)])
+def test_a_damped_line_in_sigma(factor, expected):
+    """EX-SC2."""
+    line = Extrapolation(1, Damped(factor), clock="sigma")
+    for t, value in ((0.3, 2.0), (0.4, 3.0)):
+        line.update(at(0, 1 - t), (torch.tensor([value], dtype=torch.float64),))
+    assert line.predict(at(0, 1 - 0.65))[0].item() == pytest.approx(expected)

@@ -53,6 +53,18 @@ def test_dictionary_is_json_with_a_version():
     assert as_dict["trace"][1]["action"] == "reused" and as_dict["trace"][0]["action"] == "computed"
 
 
+def test_what_an_adaptive_sampler_saved():
+    """Of 10 steps 4 were taken: 3 + 6 evaluations of 2 s each, over 4 s."""
+    adaptive = report()
+    assert adaptive.sigmas == [1, 0.75, 0.5, 0.25] and "longest" not in adaptive.summary()
+    adaptive.steps, adaptive.steps_saved = 10, 6
+    for evaluation, landing in zip(adaptive.trace, (0.75, 0.5, 0.25, 0.0), strict=True):
+        evaluation.landing, evaluation.stride = landing, 2.5
+    assert adaptive.sigmas == [1, 0.75, 0.5, 0.25, 0.0] == adaptive.as_dict()["sigmas"]
+    assert adaptive.speedup == 4.5
+    assert "4 for 10 steps, the longest 2.5" in adaptive.summary() and "4 for 10 steps" in adaptive.log_line()
+
+
 # -- a budget ---------------------------------------------------------------------------------------------------------
 
 

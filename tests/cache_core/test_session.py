@@ -6,11 +6,11 @@ import threading
 import pytest
 import torch
 
-from stepcache.cache_core.methods import first_block_cache, meancache, taylorseer, teacache
+from stepcache.cache_core.methods import first_block_cache, meancache, softcache, taylorseer, teacache
 from stepcache.cache_core.predictors import Newton, Taylor
 from stepcache.cache_core.report import RunReport
-from stepcache.cache_core.session import Branch, CacheSession
-from stepcache.cache_core.types import Run
+from stepcache.cache_core.session import MOST_REPEATS, Branch, CacheSession
+from stepcache.cache_core.types import Decision, Run
 
 SIGMAS = tuple(1 - i / 10 for i in range(11))
 
@@ -312,3 +312,55 @@ def test_few_steps_are_left_alone_and_the_report_names_the_cure(limits, fraction
     assert re.search(refused, message) and "a value of your own" in message
     assert {evaluation.reason for evaluation in running.report.trace} == {message}
     assert (running.report.cache_bytes, running.report.device_reads) == (0, 0)
+
+
+class MostOf:
+    """A judge that reuses while no change is above a limit, and notes what it was asked."""
+
+    def __init__(self, limit):
+        self.limit, self.asked = limit, []
+
+    def decide(self, step, change):
+        self.asked.append(change)
+        return Decision(change is not None and change <= self.limit, "judged")
+
+
+def judged(limit=0.5):
+    run = Run(SIGMAS, start_sigma=1e9, end_sigma=0.0)
+    return CacheSession(softcache(1.0), run, RunReport("SoftCache"), judge=MostOf(limit))
+
+
+def test_a_judge_hears_the_largest_change_of_a_call():
+    running = judged()
+    evaluate(running, {"orders": [0, 1]}, sigma=1.0)
+    both = torch.tensor([[1.1, 1.1], [1.3, 1.3]])
+    assert evaluate(running, {"orders": [0, 1], "signal": both}, sigma=0.9) == [True]
+    assert running.judge.asked == [pytest.approx(0.3)] and running.report.device_reads == 2
+    assert running.report.trace[-1].signal == pytest.approx(0.3)
+
+
+def test_a_judge_hears_every_call_and_a_reused_one_is_repeated_if_another_has_to_be_computed():
+    running = judged()
+    calls = [{"orders": [0]}, {"orders": [1]}]
+    evaluate(running, *calls, sigma=1.0)
+    assert evaluate(running, {"orders": [0]}, {"orders": [1], "signal": 1.2}, sigma=0.9) == [True, True]
+    assert not running.disagreed
+    assert evaluate(running, {"orders": [0]}, {"orders": [1], "signal": 9.0}, sigma=0.8) == [True, True]
+    assert running.disagreed
+    running.repeat_evaluation()
+    assert [call(running, **given) for given in calls] == [False, False]
+    assert not running.disagreed and running.report.evaluations == 3
+    assert (running.report.trace[-1].computed_calls, running.report.trace[-1].reused) == (2, False)
+    assert evaluate(running, *calls, sigma=0.7) == [True, True]
+
+
+def test_a_branch_that_cannot_be_reused_has_the_others_computed_and_at_last_nothing_is_reused():
+    running = judged()
+    for index, sigma in enumerate(SIGMAS[:-1]):
+        calls = [{"orders": [0]}, {"orders": [1], "facts": index}]  # other facts each time
+        reused = evaluate(running, *calls, sigma=sigma)
+        assert reused == [0 < index <= MOST_REPEATS, False] and running.disagreed is reused[0]
+        if running.disagreed:
+            running.repeat_evaluation()
+            assert [call(running, **given) for given in calls] == [False, False]
+    assert running.repeats == MOST_REPEATS and running.report.reused == 0

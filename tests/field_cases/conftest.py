@@ -7,6 +7,7 @@ from ..tiny_models import shared
 
 MODELS = ("flux_dev", "wan_t2v")
 OF_OTHERS = [(method, MODELS[index % 2]) for index, method in enumerate(OTHERS) if method != "taylorseer_2"]
+OF_OTHERS += [("stepcache", "flux_dev")]
 PAIRS = [(method, name) for method in METHODS for name in MODELS] + OF_OTHERS
 
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from stepcache.cache_core.distances import polynomial
+from stepcache.cache_core.profiles import magnitude_profile
 from stepcache.model_patches import calibration
-from stepcache.model_patches.calibration import calibration_for, magnitude_profile, magnitude_profile_for
+from stepcache.model_patches.calibration import calibration_for, magnitude_profile_for
 from stepcache.model_patches.variants import table
 
 from ..tiny_models import RECIPES, shared

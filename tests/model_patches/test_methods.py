@@ -16,7 +16,7 @@ import torch
 from stepcache.cache_core.methods import dbcache, first_block_cache
 from stepcache.cache_core.policies import ChangeFromAnchor
 from stepcache.cache_core.probes import ModelInput
-from stepcache.model_patches.install import ranges
+from stepcache.model_patches.live_run import ranges
 
 from ..caching import (
     EVERY_METHOD,

@@ -117,8 +117,11 @@ def test_no_sigmas():
     assert noise_range([]) == "all"
 
 
+EULER = comfy.samplers.sampler_object("euler")
+
+
 def guider(cfg=1.0, **conds):
-    return SimpleNamespace(cfg=cfg, conds=conds)
+    return SimpleNamespace(cfg=cfg, conds=conds, model_patcher=shared("flux_dev").patcher)
 
 
 @pytest.mark.parametrize(
@@ -128,20 +131,21 @@ def guider(cfg=1.0, **conds):
         (guider(positive=[{}], negative=[{}]), False),
         (guider(cfg=4.0, positive=[{}], negative=[{}]), True),
         (guider(positive=[{}], middle=[{}], negative=[{}]), True),
-        (SimpleNamespace(), False),
+        (SimpleNamespace(model_patcher=shared("flux_dev").patcher), False),
     ],
 )
 def test_guidance(given, guided):
-    assert run_facts(given, [1.0, 0.0], (1, 16, 8, 8), False)["guided"] is guided
+    assert run_facts(given, [1.0, 0.0], (1, 16, 8, 8), False, EULER)["guided"] is guided
 
 
 def test_what_a_run_adds():
     given = guider(positive=[{}], negative=[{"reference_latents": [torch.zeros(1)]}])
-    facts = run_facts(given, [1.0, 0.9], (1, 16, 5, 60, 104), True)
-    assert set(facts) == {*ASSUMED, "steps"} and facts["steps"] == 1
+    facts = run_facts(given, [1.0, 0.9], (1, 16, 5, 60, 104), True, EULER)
+    of_run = {"steps", "whole_steps", "sigmas", "latent", "flow", "model", "sampler", "sees_branches"}
+    assert set(facts) == {*ASSUMED, *of_run} and facts["steps"] == 1
     assert (facts["references"], facts["masked"]) == (True, True)
     assert (facts["latent_area"], facts["noise_range"]) == (ASSUMED["latent_area"], "high")
-    assert run_facts(given, [1.0, 0.0], (1, 1, 4096), False)["latent_area"] is None
+    assert run_facts(given, [1.0, 0.0], (1, 1, 4096), False, EULER)["latent_area"] is None
 
 
 @pytest.mark.parametrize("references", [False, True])
@@ -150,7 +154,7 @@ def test_facts_of_a_real_run(references):
     seen = []
 
     def watch(executor, noise, latent_image, sampler, sigmas, *args, **kwargs):
-        seen.append(run_facts(executor.class_obj, sigmas.tolist(), tuple(noise.shape), args[0] is not None))
+        seen.append(run_facts(executor.class_obj, sigmas.tolist(), tuple(noise.shape), args[0] is not None, sampler))
         return executor(noise, latent_image, sampler, sigmas, *args, **kwargs)
 
     tiny = shared("flux_dev")
@@ -159,6 +163,14 @@ def test_facts_of_a_real_run(references):
     more = {"reference_latents": [torch.zeros_like(tiny.latent)]} if references else {}
     positive = [[tiny.positive[0][0], tiny.positive[0][1] | more]]
     run(patcher, tiny, steps=2, cfg=3.0, positive=positive)
-    assert seen == [
-        {"steps": 2, "references": references, "masked": False, "guided": True, "latent_area": 64, "noise_range": "all"}
-    ]
+    (facts,) = seen
+    wanted = {
+        "steps": 2,
+        "whole_steps": 2,
+        "references": references,
+        "masked": False,
+        "guided": True,
+        "latent_area": 64,
+    }
+    wanted |= {"noise_range": "all", "latent": (1, 16, 8, 8), "flow": True, "sampler": "ode", "sees_branches": False}
+    assert {name: facts[name] for name in wanted} == wanted and facts["model"].model is patcher.model

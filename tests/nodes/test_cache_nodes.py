@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from devtools.server import CACHE_NODES
+from devtools.server import CACHE_NODES, PROFILE_NODES, SAMPLER_NODES
 from stepcache.cache_core.probes import HeadResidual
 from stepcache.cache_core.types import Run
 from stepcache.model_patches.variants import table
@@ -97,7 +97,9 @@ def test_the_inputs_and_their_order_are_a_contract(node):
 
 
 def test_the_node_ids_are_a_contract():
-    assert [node.define_schema().node_id for node in NODES] == [*OWN, "StepCacheCompose"] == list(CACHE_NODES)
+    ids = [node.define_schema().node_id for node in NODES]
+    assert ids == ["StepCacheAuto", *OWN, *PROFILE_NODES, "StepCacheCompose", *SAMPLER_NODES]
+    assert {*ids} == {*CACHE_NODES, *PROFILE_NODES, *SAMPLER_NODES}
 
 
 @any_node

@@ -11,6 +11,11 @@ const going = { number: 0, prompt: "p", method: "m", steps: 4, evaluations, repo
 const report = {
   speedup: 1.934,
   cache_bytes: 48 * 2 ** 20,
+  asked: 0,
+  computed: 1,
+  evaluations: 2,
+  steps: 4,
+  trace: evaluations,
   settings: { threshold: 0.1, figures: "Flux" },
   messages: ["A.", "B."],
 };
@@ -40,6 +45,14 @@ test("sizes have the figures that matter", () => {
 test("the notes are settings and messages of the finished run", () => {
   assert.equal(notes(going), "");
   assert.equal(notes({ ...going, report }), "threshold 0.1 · figures Flux\nA.\nB.");
+});
+
+test("the notes tell what was asked for, and of samplers that choose their steps", () => {
+  const trace = [{ stride: 1 }, { stride: 2.96 }];
+  assert.equal(
+    notes({ ...going, report: { ...report, messages: [], asked: 2, trace } }),
+    "2 for 4 steps, the longest 3.0\nasked for 2.00×: 1 of 2 computed\nthreshold 0.1 · figures Flux",
+  );
 });
 
 test("the details of an evaluation", () => {

@@ -12,11 +12,19 @@ export function caption(run, numbered) {
   return (numbered ? `${run.number + 1}: ` : "") + parts.join(" · ");
 }
 
-/** The settings that the run had, and what the user should know. @param {Run} run */
+/** What was asked for, the settings that the run had, and what the user should know. @param {Run} run */
 export function notes({ report }) {
   if (!report) return "";
-  const settings = Object.entries(report.settings).map(([name, value]) => `${name} ${value}`);
-  return [settings.join(" · "), ...report.messages].filter(Boolean).join("\n");
+  const { asked, computed, evaluations, settings, steps, trace, messages } = report;
+  const lines = [
+    Object.entries(settings)
+      .map(([name, value]) => `${name} ${value}`)
+      .join(" · "),
+  ];
+  if (asked) lines.unshift(`asked for ${asked.toFixed(2)}×: ${computed} of ${evaluations} computed`);
+  const longest = Math.max(0, ...trace.map(({ stride }) => stride ?? 0)); // of samplers that choose their steps
+  if (longest) lines.unshift(`${evaluations} for ${steps} steps, the longest ${longest.toFixed(1)}`);
+  return [...lines, ...messages].filter(Boolean).join("\n");
 }
 
 /** What is shown under the pointer. @param {Evaluation} evaluation */

@@ -1,0 +1,186 @@
+"""What was learned of one model, and its form as a file that can be read and shared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from .fitting import checked
+from .forecasting import Forecaster, ForecastPlan
+from .reading import listed, named, number, shown, steps_in_order, truth, whole, words
+from .recording import Recording, falls
+
+FORMAT, VERSION = "stepcache profile", 1
+
+MOST_RECORDINGS = 16
+"""Of one model; the oldest give way."""
+
+MOST_CHARACTERS = 16 * 2**20
+
+FINER = 2.0
+"""A recording serves schedules of at most so many times its steps: between its sigmas it knows nothing."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a recording depends on beyond the model and the sigmas.
+
+    Args:
+        sampler: "ode", or "sde" for samplers that add noise.
+        guided: whether a negative prompt takes part.
+        size: log2 of the latent's cells, rounded.
+        patches: digest of the LoRAs on the model; empty without.
+    """
+
+    sampler: str
+    guided: bool
+    size: int
+    patches: str = ""
+
+    def near(self, other: Settings) -> bool:
+        """Whether what was learned with the other serves here, as it does with other LoRAs while the guard watches."""
+        return (self.sampler, self.guided) == (other.sampler, other.guided) and abs(self.size - other.size) <= 1
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A recording and what it was made with.
+
+    Args:
+        seconds: of a computed and of a reused evaluation; 0 where not known.
+        plans: steps to compute, by their number, as far as they were asked for.
+    """
+
+    settings: Settings
+    recording: Recording
+    seconds: tuple[float, float] = (0.0, 0.0)
+    plans: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def plan(self, computed: int, forced: Collection[int] = (), longest: int = 0) -> ForecastPlan:
+        """For the recorded schedule, planned anew where it is not kept. See `Forecaster.plan`."""
+        forecaster = Forecaster(self.recording)
+        kept = None if forced or longest else self.plans.get(computed)
+        return ForecastPlan(forecaster, kept or forecaster.plan(computed, forced, longest))
+
+    def merged(self, recording: Recording) -> Learned:
+        """With another run of the same schedule."""
+        return replace(self, recording=self.recording.merged(recording), plans={})
+
+    def as_dict(self) -> dict[str, Any]:
+        seconds = dict(zip(("computed", "reused"), self.seconds, strict=True))
+        plans = {str(count): list(steps) for count, steps in sorted(self.plans.items())}
+        return asdict(self.settings) | {"seconds": seconds, "plans": plans} | self.recording.as_dict()
+
+    @staticmethod
+    def from_dict(given: Mapping[str, Any]) -> Learned:
+        """The inverse of `as_dict`.
+
+        Raises:
+            ValueError: what is given is nothing of the kind; says what is wrong.
+        """
+        given, recording = named(given), Recording.from_dict(given)
+        sampler, patches = words(given["sampler"]), words(given["patches"])
+        settings = Settings(sampler, truth(given["guided"]), whole(given["size"]), patches)
+        seconds = named(given["seconds"])
+        computed, reused = number(seconds["computed"], least=0), number(seconds["reused"], least=0)
+        plans = {}
+        for count, steps in named(given["plans"]).items():
+            plan = steps_in_order(steps, recording.steps)
+            if str(len(plan)) != count or plan[:1] != (0,):
+                raise ValueError(f"the plan of {shown(count)} steps is none")
+            plans[len(plan)] = plan
+        return Learned(settings, recording, (computed, reused), plans)
+
+
+@dataclass(frozen=True)
+class ModelProfile:
+    """All that was learned of one model.
+
+    Args:
+        model: name of the architecture, for people.
+        identity: digest of what the model computes with.
+        learned: oldest first.
+        calibrations: fitted figures by method, as in `model_patches/calibrations`; see `fitting.fitted_entries`.
+    """
+
+    model: str
+    identity: str
+    learned: tuple[Learned, ...] = ()
+    calibrations: Mapping[str, Any] = field(default_factory=dict)
+
+    def find(self, settings: Settings, sigmas: Sequence[float]) -> Learned | None:
+        """What was learned with these sigmas, or what comes nearest adapted to them; None if nothing serves."""
+        if not falls(sigmas):
+            return None
+        steps = len(sigmas) - 1
+        serving = [
+            each
+            for each in reversed(self.learned)
+            if settings.near(each.settings) and each.recording.covers(sigmas) and steps <= FINER * each.recording.steps
+        ]
+        nearest = min(
+            serving,
+            key=lambda each: (
+                each.settings.patches != settings.patches,
+                abs(each.settings.size - settings.size),
+                not each.recording.of_schedule(sigmas),
+                abs(each.recording.steps - steps),
+            ),
+            default=None,
+        )
+        if nearest is None or nearest.recording.of_schedule(sigmas):
+            return nearest
+        return replace(nearest, recording=nearest.recording.resampled(sigmas), plans={})
+
+    def exact(self, settings: Settings, sigmas: Sequence[float]) -> Learned | None:
+        """What was learned with just these settings and sigmas."""
+        return next((e for e in self.learned if e.settings == settings and e.recording.of_schedule(sigmas)), None)
+
+    def with_learned(self, learned: Learned) -> ModelProfile:
+        """With this as the newest, in place of what was learned with the same settings and sigmas."""
+        known = self.exact(learned.settings, learned.recording.sigmas)
+        others = tuple(each for each in self.learned if each is not known)
+        return replace(self, learned=(*others, learned)[-MOST_RECORDINGS:])
+
+    def as_json(self) -> str:
+        """Plain JSON."""
+        head = {"format": FORMAT, "version": VERSION, "model": self.model, "identity": self.identity}
+        body = {"learned": [each.as_dict() for each in self.learned], "calibrations": dict(self.calibrations)}
+        return json.dumps(head | body, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> ModelProfile:
+        """The inverse of `as_json`.
+
+        Raises:
+            ValueError: the text is no profile of this version; says why.
+        """
+        if len(text) > MOST_CHARACTERS:
+            raise ValueError(f"a profile has at most {MOST_CHARACTERS} characters")
+        try:
+            given = named(json.loads(text))
+        except RecursionError as problem:
+            raise ValueError("it is nested too deeply") from problem
+        if given["format"] != FORMAT:
+            raise ValueError(f'its "format" is not "{FORMAT}"')
+        if whole(given["version"]) != VERSION:
+            raise ValueError(f"it is of version {given['version']}, and this pack reads version {VERSION}")
+        learned = tuple(Learned.from_dict(each) for each in listed(given["learned"])[-MOST_RECORDINGS:])
+        return ModelProfile(words(given["model"]), words(given["identity"]), learned, checked(given["calibrations"]))
+
+
+def evaluations_for(speedup: float, steps: int, seconds: tuple[float, float] = (0.0, 0.0)) -> int:
+    """How many of the steps to compute for a run `speedup` times as fast, 2 to `steps`.
+
+    Args:
+        seconds: that a computed and a reused evaluation take; if they are not known, reused ones take none.
+
+    >>> evaluations_for(2.0, 28), evaluations_for(2.0, 28, (1.0, 0.1))
+    (14, 12)
+    """
+    computed, reused = seconds
+    share = reused / computed if 0 <= reused < computed else 0.0
+    wanted = steps * (1 / max(speedup, 1.0) - share) / (1 - share)
+    return min(max(round(wanted), 2), steps)

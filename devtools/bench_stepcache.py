@@ -1,0 +1,103 @@
+"""StepCache beside plain sampling with as many steps, learned from pictures that are not among those compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import mean
+
+from comfy_extras.nodes_model_advanced import ModelSamplingSD3
+
+from stepcache.cache_core.forecasting import Forecaster, ForecastPlan
+from stepcache.cache_core.method import Plan
+from stepcache.cache_core.methods import computing_all, easycache, stepcache
+from stepcache.cache_core.recording import Recorder, Recording
+from stepcache.model_patches.install import apply_cache
+
+from .bench_quality import PROMPTS, Scenes, row
+
+LEARNED = ("day mountains sun trees", "night sea moon stars", "sunset desert cactus", "day hills clouds snow")
+COMPARED = (
+    *PROMPTS,
+    "night hills house trees moon",
+    "sunset sea sun boat clouds",
+    "night mountains moon stars snow",
+    "day hills clouds sun snow trees",
+)
+CASES: dict[str, dict] = {
+    "28 euler 128 px": {},
+    "28 euler 256 px": dict(size=256),
+    "28 dpmpp_2m": dict(sampler="dpmpp_2m"),
+    "28 uni_pc": dict(sampler="uni_pc"),
+    "28 res_multistep": dict(sampler="res_multistep"),
+    "28 euler_ancestral": dict(sampler="euler_ancestral"),
+    "20 euler": dict(steps=20),
+    "50 euler": dict(steps=50),
+    "28 euler, CFG 1": dict(guidance=1.0),
+    "28 euler, CFG 6": dict(guidance=6.0),
+    "28 euler, shift 3": dict(shift=3.0),
+    "28 euler, beta": dict(scheduler="beta"),
+}
+SHARES = (6 / 28, 8 / 28, 10 / 28, 12 / 28, 14 / 28)
+EASYCACHE = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2)
+"""Thresholds of the method to compare with in the first case."""
+
+
+def rows(quick: bool) -> Iterator[dict]:
+    scenes = Scenes()
+    prompts = COMPARED[:2] if quick else COMPARED
+    for name, settings in list(CASES.items())[: 1 if quick else None]:
+        yield from case(scenes, name, settings, prompts)
+
+
+def case(scenes: Scenes, name: str, settings: dict, prompts: tuple[str, ...]) -> Iterator[dict]:
+    settings = dict(size=128) | settings
+    shift = settings.pop("shift", None)
+    model = ModelSamplingSD3().patch(scenes.model, shift)[0] if shift else scenes.model
+    steps = settings.pop("steps", 28)
+
+    def pictures(cached, steps: int) -> list:
+        return [scenes.picture(cached, prompt, steps, 100 + n, **settings) for n, prompt in enumerate(prompts)]
+
+    scenes.picture(model, prompts[0], steps=2)  # pays for loading
+    references = pictures(model, steps)
+    recordings = [recorded(scenes, model, prompt, steps, 500 + n, settings) for n, prompt in enumerate(LEARNED)]
+    for label, learned in (("from 1 picture", recordings[:1]), (f"from {len(LEARNED)}", recordings)):
+        for computed in (round(share * steps) for share in SHARES):
+            method = stepcache(planned(learned, computed))
+            yield row(
+                "StepCache", f"{name}, {label}", computed, references, pictures(apply_cache(model, method), steps)
+            )
+    for computed in (round(share * steps) for share in SHARES):
+        yield row("plain", name, computed, references, pictures(model, computed))
+    if name == next(iter(CASES)):
+        yield from compared(model, name, references, lambda cached: pictures(cached, steps))
+
+
+def compared(model, name: str, references: list, pictures) -> Iterator[dict]:
+    for threshold in EASYCACHE:
+        reports: list = []
+        made = pictures(apply_cache(model, easycache(threshold, warmup=3), reports.append))
+        runs = {id(report): report for report in reports}.values()
+        yield row("EasyCache", f"{name}, {threshold:g}", mean(run.computed for run in runs), references, made)
+
+
+def planned(recordings: list[Recording], computed: int) -> ForecastPlan:
+    total = recordings[0]
+    for each in recordings[1:]:
+        total = total.merged(each)
+    forecaster = Forecaster(total)
+    return ForecastPlan(forecaster, forecaster.plan(computed))
+
+
+def recorded(scenes: Scenes, model, prompt: str, steps: int, seed: int, settings: dict) -> Recording:
+    recorders: list[Recorder] = []
+
+    def at_start(facts) -> Plan:
+        recorders.append(Recorder(facts["sigmas"], facts["flow"]))
+        return Plan(computing_all("recorded"), {}, recorder=recorders[-1])
+
+    recording_model = apply_cache(model, computing_all("recorded"), at_start=at_start)
+    scenes.picture(recording_model, prompt, steps, seed, **settings)
+    recording = recorders[-1].recording()
+    assert recording is not None
+    return recording

@@ -1,0 +1,197 @@
+"""StepCache: the node that learns a model's best steps from one picture."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+from comfy_api.latest import io
+
+from ..cache_core.learned import Learned, ModelProfile, Settings, evaluations_for
+from ..cache_core.method import Plan
+from ..cache_core.methods import computing_all, stepcache
+from ..cache_core.recording import MOST_STEPS, Recorder, falls
+from ..cache_core.report import RunReport
+from ..model_patches.calibration import few_step_model, general_recording
+from ..model_patches.identity import model_identity
+from ..model_patches.learning import from_profile, kept_under, model_of
+from ..model_patches.profile_folder import profile_of, user_profiles
+from ..model_patches.variants import Facts
+from . import base
+from .inputs import limits_of, shared_inputs
+from .planned_nodes import MIN_STEPS
+
+LEARN, GENERAL, PROFILE = MODES = ("learn", "general", "profile")
+
+GUARD = 3.0
+"""So many times as far off as recorded a forecast may be. Pictures of other prompts come to 2 now and then, not to 3."""
+
+ProfileType = io.Custom("STEPCACHE_PROFILE")
+
+RECORDING = "this picture is computed in full and recorded; the next with these settings will be faster"
+NOTHING_LEARNED = "This run gave nothing to learn from: a step is missing, or an output was not finite."
+OTHER_NODE = "to reuse all the same take another cache node, with a threshold of your own"
+
+
+class StepCache(base.CacheNode):
+    node_id = "StepCacheAuto"
+    title = "StepCache"
+    description = (
+        "Say how much faster. The first picture with new settings is computed in full and recorded; from the next one on "
+        "only the steps that matter are computed, and the rest is forecast. Works on every model, and takes next to no memory."
+    )
+    aliases: ClassVar = ["stepcache", "auto", "learn", "profile"]
+
+    @classmethod
+    def own_inputs(cls) -> list[io.Input]:
+        return [
+            io.Float.Input(
+                "speedup",
+                default=2.0,
+                min=1.0,
+                max=5.0,
+                step=0.1,
+                round=0.01,
+                display_mode=io.NumberDisplay.slider,
+                tooltip="How many times as fast. 1 switches it off; up to 2 the picture hardly changes.",
+            ),
+            io.Combo.Input(
+                "mode",
+                options=list(MODES),
+                default=LEARN,
+                tooltip="learn: records a picture of settings it has not seen, then plans. general: plans at once, by what "
+                "holds for most models; less exact. profile: plans by the connected profile alone.",
+            ),
+        ]
+
+    @classmethod
+    def shared_inputs(cls) -> list[io.Input]:
+        inputs = [given for given in shared_inputs() if given.id != "branches"]
+        for given in inputs:
+            given.advanced = True
+        return inputs
+
+    @classmethod
+    def later_inputs(cls) -> list[io.Input]:
+        return [
+            io.Float.Input(
+                "guard",
+                default=GUARD,
+                min=0.0,
+                max=100.0,
+                step=0.1,
+                optional=True,
+                advanced=True,
+                tooltip="Computes more where a forecast is so many times as far off as it was in the recording, as for a "
+                "picture quite unlike it. 0 never looks. Not in mode general, which has no recording of the model.",
+            ),
+            io.Int.Input(
+                "learn_from",
+                default=1,
+                min=1,
+                max=16,
+                optional=True,
+                advanced=True,
+                tooltip="Pictures to record in full before planning. More make it a little more exact.",
+            ),
+            ProfileType.Input("profile", optional=True, tooltip="From Load Profile or Calibrate."),
+        ]
+
+    @classmethod
+    def validate_inputs(cls, start_percent=None, end_percent=None, max_consecutive=None) -> bool | str:
+        return super().validate_inputs(None, start_percent, end_percent, max_consecutive)
+
+    @classmethod
+    def plan(cls, model, settings: base.Settings, run_facts: Facts | None = None) -> Plan | None:
+        if settings["mode"] == PROFILE and settings.get("profile") is None:
+            raise ValueError("mode is profile, but none is connected. Connect Load Profile or Calibrate, or use learn.")
+        if settings["speedup"] <= 1:
+            return None
+        shown = {"speedup": f"{settings['speedup']:g}x asked for"}
+        if run_facts is None:  # all is found out when a run starts
+            return Plan(computing_all("not sampled yet"), shown)
+        hopeless = why_not(model, run_facts)
+        if hopeless:
+            return Plan(computing_all(hopeless), shown)
+        learned, origin = SOURCES[settings["mode"]](settings, run_facts)
+        if learned is None:
+            return learning_plan(run_facts, shown) if settings["mode"] == LEARN else Plan(computing_all(origin), shown)
+        return Plan(planned(learned, settings, run_facts), shown | {"plan": origin})
+
+
+def why_not(model, facts: Facts) -> str | None:
+    """Why nothing at all can be reused in a run and what to do about it, or None."""
+    if few_step_model(model, facts):
+        return f"this model is made for few steps, which differ too much to reuse: {OTHER_NODE}"
+    if facts["whole_steps"] < MIN_STEPS:
+        return f"{facts['whole_steps']} steps are few and differ too much to reuse: {OTHER_NODE}"
+    if facts["steps"] > MOST_STEPS:
+        return f"{facts['steps']} steps are more than can be planned ({MOST_STEPS}): {OTHER_NODE}"
+    if not falls(facts["sigmas"]):
+        return f"the sigmas of this run do not fall from step to step, so it cannot be planned: {OTHER_NODE}"
+    return None
+
+
+def learned_before(settings: base.Settings, facts: Facts) -> tuple[Learned | None, str]:
+    """What fits the run of what was learned, or None if a picture should be recorded."""
+    profile = profile_of(facts["model"])
+    exact = profile.exact(kept_under(facts), facts["sigmas"])
+    wanted = settings.get("learn_from", 1)
+    if wanted > 1 and (exact is None or exact.recording.runs < wanted):
+        return None, ""
+    return from_profile(profile, facts)
+
+
+def from_connected(settings: base.Settings, facts: Facts) -> tuple[Learned | None, str]:
+    found, origin = from_profile(settings["profile"], facts)
+    other = settings["profile"].identity != model_identity(facts["model"])
+    return found, f"{origin} (on another model)" if found and other else origin
+
+
+def in_general(settings: base.Settings, facts: Facts) -> tuple[Learned, str]:
+    recording = general_recording(facts["flow"]).resampled(facts["sigmas"])
+    return Learned(kept_under(facts), recording), "what holds for most models"
+
+
+SOURCES = {LEARN: learned_before, GENERAL: in_general, PROFILE: from_connected}
+"""By mode: (settings, facts of the run) -> what to plan by and what it is; or None and why."""
+
+
+def planned(learned: Learned, settings: base.Settings, facts: Facts):
+    """The method that follows the best plan for the run."""
+    limits = limits_of(settings)
+    plan = learned.plan(
+        evaluations_for(settings["speedup"], facts["steps"], learned.seconds),
+        outside_window(facts, settings["start_percent"], settings["end_percent"]),
+        settings["max_consecutive"],
+    )
+    guard = settings.get("guard", GUARD) if settings["mode"] != GENERAL else 0.0  # it would judge by another model
+    return stepcache(plan, guard, per_branch=facts["sees_branches"], **limits)
+
+
+def outside_window(facts: Facts, start_percent: float, end_percent: float) -> frozenset[int]:
+    """Steps at which nothing may be reused."""
+    to_sigma = facts["model"].get_model_object("model_sampling").percent_to_sigma
+    start, end = float(to_sigma(start_percent)), float(to_sigma(end_percent))
+    return frozenset(step for step, sigma in enumerate(facts["sigmas"][:-1]) if not end <= sigma <= start)
+
+
+def learning_plan(facts: Facts, shown: dict[str, Any]) -> Plan:
+    """Compute and record everything; keep it when the run is complete."""
+    recorder = Recorder(facts["sigmas"], facts["flow"])
+    done = partial(keep, recorder, model_of(facts), kept_under(facts))
+    return Plan(computing_all(RECORDING), shown | {"plan": "being learned"}, recorder=recorder, completed=done)
+
+
+def keep(recorder: Recorder, model: tuple[str, str], kept: Settings, report: RunReport) -> None:
+    """Add what was recorded to the model's profile."""
+    recording = recorder.recording()
+    if recording is None:
+        report.message(NOTHING_LEARNED)
+        return
+
+    def with_recording(profile: ModelProfile) -> ModelProfile:
+        known = profile.exact(kept, recording.sigmas)
+        return profile.with_learned(known.merged(recording) if known else Learned(kept, recording))
+
+    user_profiles().update(*model, with_recording)

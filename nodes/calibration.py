@@ -1,0 +1,165 @@
+"""The runs that Calibrate makes, and what they add up to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import mean
+from typing import Any
+
+import comfy.sample
+import comfy.utils
+from torch import Tensor
+
+from ..cache_core.fitting import fitted_entries, gains_at
+from ..cache_core.forecasting import Forecaster, ForecastPlan, refinements
+from ..cache_core.learned import Learned, ModelProfile
+from ..cache_core.measuring import Changes
+from ..cache_core.method import Plan
+from ..cache_core.methods import measuring, reusing_once, stepcache
+from ..cache_core.recording import Recorder, Recording
+from ..model_patches.install import apply_cache
+from ..model_patches.learning import kept_under, model_of
+from ..model_patches.profile_folder import user_profiles
+from ..model_patches.variants import Facts
+from .auto import why_not
+
+INJECTED = 8
+"""Steps at which a gain is measured; between them it is interpolated."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is sampled, as a KSampler is told."""
+
+    positive: list
+    negative: list
+    latent: dict[str, Any]
+    steps: int
+    cfg: float
+    sampler: str
+    scheduler: str
+
+    def sample(self, model, seed: int, on_step: Callable[[], None]) -> Tensor:
+        """The final latent."""
+        image = comfy.sample.fix_empty_latent_channels(model, self.latent["samples"])
+        noise = comfy.sample.prepare_noise(image, seed, self.latent.get("batch_index"))
+        return comfy.sample.sample(
+            model, noise, self.steps, self.cfg, self.sampler, self.scheduler, self.positive, self.negative, image,
+            noise_mask=self.latent.get("noise_mask"), seed=seed, disable_pbar=not comfy.utils.PROGRESS_BAR_ENABLED,
+            callback=lambda *_: on_step(),
+        )  # fmt: skip
+
+
+class Calibration:
+    """Runs of one scene, and what they add up to. What was recorded is kept after every run, so a stop loses one run."""
+
+    def __init__(self, model, scene: Scene, progress: comfy.utils.ProgressBar):
+        self.model, self.scene, self.progress = model, scene, progress
+        self.facts: Facts = {}
+        self.recordings: list[Recording] = []
+        self.runs: list[list[Changes]] = []
+        self.pictures: dict[int, Tensor] = {}  # latents by seed
+        self.profile = ModelProfile("", "")
+
+    def record(self, seed: int) -> None:
+        """Sample a picture in full, watching."""
+        changes: dict[int, Changes] = {}
+        method = measuring(lambda order: changes.setdefault(order, Changes()))
+        recorder: list[Recorder] = []
+
+        def at_start(facts: Facts) -> Plan:
+            self.facts = facts
+            refuse_hopeless(self.model, facts)
+            recorder.append(Recorder(facts["sigmas"], facts["flow"]))
+            return Plan(method, {}, recorder=recorder[-1])
+
+        cached = apply_cache(self.model, method, at_start=at_start)
+        picture = self.scene.sample(cached, seed, partial(self.progress.update, 1))
+        recording = recorder[-1].recording()
+        if recording is None:
+            raise ValueError(
+                "An output of the model was not finite, so nothing can be learned. Check that it makes pictures."
+            )
+        self.pictures[seed] = picture
+        self.recordings.append(recording)
+        self.runs.append([changes[order] for order in sorted(changes)][:2])
+        self.keep(self.merged())
+
+    def inject(self) -> None:
+        """Measure how much of an error made at a step is left at the end, by holding one output for one step."""
+        seed, first = next(iter(self.pictures.items()))
+        recording, steps = self.recordings[0], self.recordings[0].steps
+        gains = []
+        for step in sorted({1 + round(n * (steps - 2) / (INJECTED - 1)) for n in range(INJECTED)}):
+            held = apply_cache(self.model, reusing_once(step))
+            off = self.scene.sample(held, seed, partial(self.progress.update, 1)) - first
+            made = recording.distance(step - 1, step) * (recording.sigmas[step] - recording.sigmas[step + 1])
+            gains.append((step, max(float(off.double().square().mean().sqrt()) / max(made, 1e-12), 1e-6)))
+        self.keep(replace(self.merged(), gains=gains_at(gains, steps)))
+
+    def fit(self) -> None:
+        """Plan for every number of steps, and fit the figures of other methods."""
+        learned = self.learned()
+        planned = replace(learned, plans={n: learned.plan(n).steps for n in range(2, learned.recording.steps)})
+        entries = fitted_entries(self.runs, self.facts["sigmas"], self.scene.sampler)
+        self.update(
+            lambda profile: replace(profile.with_learned(planned), calibrations={**profile.calibrations, **entries})
+        )
+
+    def tune(self, computed: int, trials: int) -> None:
+        """Try out plans of so many steps on the pictures, and keep the best."""
+        learned = self.learned()
+        forecaster = Forecaster(learned.recording)
+
+        def error(steps: tuple[int, ...]) -> float:
+            planned = apply_cache(self.model, stepcache(ForecastPlan(forecaster, steps)))
+            return mean(self.off(planned, seed) for seed in self.pictures)
+
+        total = learned.recording.steps
+        for better in refinements(learned.plan(computed).steps, total, error, trials):
+            learned = replace(learned, plans={**learned.plans, computed: better})
+            self.update(lambda profile, learned=learned: profile.with_learned(learned))
+
+    def off(self, cached, seed: int) -> float:
+        """Logarithm of the mean squared difference from the picture of the seed."""
+        latent = self.scene.sample(cached, seed, partial(self.progress.update, 1))
+        return math.log(max(float((latent - self.pictures[seed]).double().square().mean()), 1e-30))
+
+    def learned(self) -> Learned:
+        learned = self.profile.exact(kept_under(self.facts), self.facts["sigmas"])
+        assert learned is not None
+        return learned
+
+    def merged(self) -> Recording:
+        total = self.recordings[0]
+        for recording in self.recordings[1:]:
+            total = total.merged(recording)
+        return total
+
+    def keep(self, recording: Recording) -> None:
+        learned = Learned(kept_under(self.facts), recording)
+        self.update(lambda profile: profile.with_learned(learned))
+
+    def update(self, change: Callable[[ModelProfile], ModelProfile]) -> None:
+        self.profile = user_profiles().update(*model_of(self.facts), change)
+
+    def summary(self) -> str:
+        """What was found, in a few lines."""
+        learned = self.profile.learned[-1]
+        recording = learned.recording
+        lines = [f"{self.profile.model}: {recording.runs} pictures of {recording.steps} steps"]
+        for name, entry in self.profile.calibrations.items():
+            if "threshold" in entry:
+                lines.append(f"{name}: threshold {entry['threshold']:g} for 1.5x")
+        if recording.gains:
+            lines.append(f"gains from {recording.gains[1]:.3g} at the start to {recording.gains[-1]:.3g}")
+        return "\n".join(lines)
+
+
+def refuse_hopeless(model, facts: Facts) -> None:
+    problem = why_not(model, facts)
+    if problem:
+        raise ValueError(f"There is nothing to calibrate: {problem}.")

@@ -1,0 +1,176 @@
+"""Calibrate, Load Profile and Save Profile, and what other nodes make of a profile."""
+
+import json
+
+import pytest
+import torch
+
+from stepcache.cache_core.learned import ModelProfile
+from stepcache.cache_core.methods import stepcache
+from stepcache.model_patches.install import apply_cache
+from stepcache.model_patches.profile_folder import profile_files, profile_of
+from stepcache.nodes.calibrate import Calibrate
+from stepcache.nodes.planned_nodes import DPCache, MagCache, MeanCache
+from stepcache.nodes.profiles import NO_FILE, LoadProfile, SaveProfile
+from stepcache.nodes.threshold_nodes import TeaCache
+
+from ..sampling import run
+from ..tiny_models import build, shared
+from .test_auto import reports, with_stepcache  # noqa: F401
+
+STEPS = 16
+SHARED = dict(start_percent=0.0, end_percent=1.0, max_consecutive=0, cache_device="auto")
+
+
+def calibrate(tiny, **settings):
+    usual = dict(seed=1, steps=STEPS, cfg=1.0, sampler_name="euler", scheduler="simple", runs=1, speedup=1.0, trials=0)
+    usual |= dict(measure_gains=False)
+    latent = {"samples": tiny.latent}
+    return (
+        Calibrate.PREPARE_CLASS_CLONE(None)
+        .execute(tiny.patcher, tiny.positive, tiny.negative, latent, **(usual | settings))
+        .result
+    )
+
+
+def with_plan(model, learned):
+    return apply_cache(model, stepcache(learned.plan(STEPS // 2)))
+
+
+def test_a_calibrated_model_is_faster_from_the_first_picture_on(reports):  # noqa: F811
+    tiny = shared("flux_dev")
+    profile, summary = calibrate(tiny)
+    run(with_stepcache(tiny.patcher), tiny, STEPS)
+    assert reports[-1].settings["plan"] == "learned from one picture" and reports[-1].reused == STEPS // 2
+    assert set(profile.learned[0].plans) == set(range(2, STEPS)) and "teacache" in summary
+
+
+def test_gains_are_measured_on_request():
+    tiny = shared("flux_dev")
+    (learned,) = calibrate(tiny, measure_gains=True)[0].learned
+    assert len(learned.recording.gains) == STEPS and min(learned.recording.gains) > 0
+    assert calibrate(tiny)[0].learned[0].recording.gains is None
+
+
+def test_a_plan_is_tuned_by_trying():
+    tiny = shared("flux_dev")
+    plain, tuned = (calibrate(tiny, runs=2, speedup=2.0, trials=trials)[0].learned[0] for trials in (0, 12))
+    changed = {count for count in plain.plans if plain.plans[count] != tuned.plans[count]}
+    assert changed == {STEPS // 2}
+    exact = run(tiny.patcher, tiny, STEPS)
+    off = [run(with_plan(tiny.patcher, learned), tiny, STEPS) - exact for learned in (plain, tuned)]
+    assert off[1].norm() < off[0].norm()
+
+
+def test_runs_are_merged_over_the_branches_of_guidance():
+    profile, _ = calibrate(shared("flux_dev"), runs=3, cfg=3.0)
+    (learned,) = profile.learned
+    assert learned.recording.runs == 3 and learned.settings.guided
+    assert set(profile.calibrations["magcache"]["ratios"]) == {"cond", "uncond"}
+
+
+def test_meancache_plans_by_what_was_learned(reports):  # noqa: F811
+    tiny = build("flux_dev")
+    cached = MeanCache.PREPARE_CLASS_CLONE(None).execute(tiny.patcher, computed=0.5, **SHARED).result[0]
+    run(cached, tiny, STEPS)
+    calibrate(tiny)
+    run(cached, tiny, STEPS)
+    assert [report.settings["table"].split()[0] for report in reports] == ["no", "learned"]
+    assert reports[1].computed == STEPS // 2 and reports[0].settings["computes"] != reports[1].settings["computes"]
+
+
+@pytest.mark.parametrize("node", [TeaCache, MagCache, DPCache])
+def test_other_nodes_take_their_figures_from_it(reports, node):  # noqa: F811
+    tiny = build("flux_dev")
+    own = dict(threshold=-1.0) if node is not DPCache else dict(computed=0.5, order=1)
+    if node is MagCache:
+        own |= dict(max_skip_steps=-1, retention=-1.0, profile_file="")
+    cached = node.PREPARE_CLASS_CLONE(None).execute(tiny.patcher, **own, **SHARED).result[0]
+    told = lambda: " ".join(f"{value}" for value in reports[-1].settings.values())  # noqa: E731
+    run(cached, tiny, STEPS)
+    assert "calibrated" not in told()
+    calibrate(tiny)
+    run(cached, tiny, STEPS)
+    assert "calibrated" in told() and 0 < reports[-1].reused <= STEPS // 2 + 1
+
+
+def test_a_profile_goes_through_a_file_and_through_text(own_user_folder):
+    profile, _ = calibrate(shared("flux_dev"), measure_gains=True)
+    (text,) = SaveProfile.execute(profile, "my: model/..").result
+    assert [file.name for file in (own_user_folder / "stepcache" / "saved").iterdir()] == ["my-model.json"]
+    for given in (("saved/my-model.json", ""), (NO_FILE, text)):
+        (loaded,) = LoadProfile.execute(*given).result
+        assert json.loads(loaded.as_json()) == json.loads(profile.as_json())
+    assert json.loads(text)["model"] == "Flux"
+
+
+@pytest.mark.parametrize("text", ["", "  ", "no json", "{}", "[]", '{"format": "stepcache profile", "version": 99}'])
+def test_what_is_no_profile_is_refused_with_the_cure(text):
+    with pytest.raises(ValueError, match="profile"):
+        LoadProfile.execute(NO_FILE, text)
+
+
+def test_files_are_chosen_from_the_folders_alone():
+    calibrate(shared("flux_dev"))
+    (name,) = profile_files()
+    assert LoadProfile.validate_inputs(name) is True and LoadProfile.validate_inputs(NO_FILE) is True
+    assert "There is no profile" in LoadProfile.validate_inputs("../../etc/passwd")
+
+
+def test_profile_mode_uses_what_is_connected_on_another_model_too(reports):  # noqa: F811
+    profile, _ = calibrate(shared("flux_dev"))
+    other = build("flux_dev", 1)
+    run(with_stepcache(other.patcher, mode="profile", profile=profile, guard=0.0), other, STEPS)
+    assert reports[-1].settings["plan"] == "learned from one picture (on another model)" and reports[-1].reused > 0
+    run(with_stepcache(other.patcher, mode="profile", profile=ModelProfile("", "")), other, STEPS)
+    assert reports[-1].reused == 0 and "use mode learn" in reports[-1].messages[0]
+
+
+def test_few_steps_cannot_be_calibrated():
+    with pytest.raises(ValueError, match="nothing to calibrate: 8 steps are few"):
+        calibrate(shared("flux_dev"), steps=8)
+
+
+def test_a_stop_loses_one_run(monkeypatch):
+    tiny, done = shared("flux_dev"), []
+
+    def stop(self, value):
+        done.append(value)
+        if len(done) == 2 * STEPS + 3:
+            raise InterruptedError
+
+    monkeypatch.setattr("comfy.utils.ProgressBar.update", stop)
+    with pytest.raises(InterruptedError):
+        calibrate(tiny, runs=4)
+    assert profile_of(tiny.patcher).learned[0].recording.runs == 2
+
+
+def test_the_model_is_left_as_it_was():
+    tiny = shared("flux_dev")
+    before = run(tiny.patcher, tiny, STEPS)
+    calibrate(tiny, measure_gains=True)
+    assert torch.equal(run(tiny.patcher, tiny, STEPS), before)
+
+
+@pytest.mark.parametrize(
+    ("node", "inputs"),
+    [
+        (
+            Calibrate,
+            "model positive negative latent_image seed steps cfg sampler_name scheduler runs speedup trials measure_gains",
+        ),
+        (LoadProfile, "file text"),
+        (SaveProfile, "profile name"),
+    ],
+)
+def test_the_inputs_and_their_order_are_a_contract(node, inputs):
+    assert [entry.id for entry in node.define_schema().inputs] == inputs.split()
+
+
+def test_a_damaged_or_huge_file_is_refused_with_the_cure(own_user_folder):
+    folder = own_user_folder / "stepcache" / "saved"
+    folder.mkdir(parents=True)
+    for name, content in (("bad.json", b"\xff\xfe"), ("cut.json", b'{"format": "stepcache profile"')):
+        (folder / name).write_bytes(content)
+        with pytest.raises(ValueError, match=f"saved/{name} is no profile.*Save it again"):
+            LoadProfile.execute(f"saved/{name}")
