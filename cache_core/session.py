@@ -158,6 +158,7 @@ class CacheSession:
         self.occurrences.clear()
         evaluation = self.report.trace[-1]
         evaluation.reason, evaluation.reused_calls, evaluation.computed_calls = DISAGREED, 0, 0
+        evaluation.branches.clear()
 
     def end(self) -> None:
         """The run is over, however it ended."""
@@ -368,6 +369,10 @@ class ModelCall:
     def step(self) -> Step:
         return self.session.step or NO_STEP
 
+    @property
+    def _places(self) -> list[int]:
+        return [branch.order for branch, _ in self.branches]
+
     def _unobserved(self) -> Decision | None:
         """A reason to compute if some branch cannot be reused: it and the others must not be mixed."""
         if self.session.repeats >= MOST_REPEATS:
@@ -393,7 +398,7 @@ class ModelCall:
     def reused(self) -> None:
         """The prediction was used."""
         with self.session.lock:
-            self.evaluation.reused_calls += 1
+            self.evaluation.ran("reused", self._places)
             for _, state in self.branches:
                 state.policy.reused(self.step)
             self._keep()
@@ -401,12 +406,12 @@ class ModelCall:
     def computed_unseen(self) -> None:
         """The model ran, and nothing of it was to be kept."""
         with self.session.lock:
-            self.evaluation.computed_calls += 1
+            self.evaluation.ran("computed", self._places)
 
     def computed(self, residual: Streams | None) -> None:
         """The blocks ran; `residual` is exit - entry for the whole batch, or None if it could not be observed."""
         with self.session.lock:
-            self.evaluation.computed_calls += 1
+            self.evaluation.ran("computed", self._places)
             if residual is None:
                 self.evaluation.reason = UNOBSERVED
                 self.session.unobserved = self.index

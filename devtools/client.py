@@ -14,6 +14,7 @@ import aiohttp
 
 Workflow = dict[str, dict[str, Any]]
 TEXT_EVENT = 3  # binary message: length of node id, node id, text
+EVALUATIONS_EVENT = "stepcache.evaluations"
 REPORT_EVENT = "stepcache.report"
 
 
@@ -31,11 +32,15 @@ class WorkflowInterrupted(Exception):
 
 @dataclass
 class Outcome:
-    """What one run showed: node times in seconds, progress as (node, value, max), reports, texts and images."""
+    """What one run showed: node times in seconds, progress as (node, value, max), texts and images.
+
+    `news` are the events with evaluations, `reports` those with whole runs; docs/events.md describes both.
+    """
 
     prompt_id: str
     seconds: dict[str, float] = field(default_factory=dict)
     progress: list[tuple[str, int, int]] = field(default_factory=list)
+    news: list[dict[str, Any]] = field(default_factory=list)
     reports: list[dict[str, Any]] = field(default_factory=list)
     texts: list[tuple[str, str]] = field(default_factory=list)
     images: list[bytes] = field(default_factory=list)
@@ -88,11 +93,13 @@ class Client:
                 continue
             event = json.loads(message.data)
             kind, data = event["type"], event["data"]
-            if kind == REPORT_EVENT:
-                outcome.reports.append(data)
             if data.get("prompt_id") != prompt_id:
                 continue
-            if kind == "executing":
+            if kind == EVALUATIONS_EVENT:
+                outcome.news.append(data)
+            elif kind == REPORT_EVENT:
+                outcome.reports.append(data)
+            elif kind == "executing":
                 now = time.perf_counter()
                 if current is not None:
                     outcome.seconds[current] = outcome.seconds.get(current, 0.0) + now - since

@@ -11,6 +11,7 @@ VENV = ROOT / ".venv"
 WORK = ROOT / ".comfyui"
 OWN_COMFYUI = WORK / "ComfyUI"  # the pinned source tree
 VERSIONS = WORK / "versions"  # older source trees, for `dev.py matrix`
+JAVASCRIPT = WORK / "javascript"  # the tools of package.json
 BASE = WORK / "base"  # the server's custom_nodes, models, input, output, user
 LOGS = WORK / "logs"
 WORKFLOWS = ROOT / "example_workflows"

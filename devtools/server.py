@@ -37,12 +37,15 @@ HOST = "127.0.0.1"
 
 
 @contextmanager
-def running_server(port: int | None = None, gpu: bool = False, log: Path | None = None) -> Iterator[str]:
+def running_server(
+    port: int | None = None, gpu: bool = False, log: Path | None = None, user: Path | None = None
+) -> Iterator[str]:
     """Start ComfyUI and yield its address, "127.0.0.1:PORT"; stop it on the way out.
 
     Args:
         port: a free one is chosen if None.
         log: where the server's output goes; `.comfyui/logs/server.log` if None.
+        user: folder of the page's settings; below `.comfyui/base` if None.
 
     Raises:
         Failure: the port is taken, the server does not start, or it could not import the pack.
@@ -54,7 +57,7 @@ def running_server(port: int | None = None, gpu: bool = False, log: Path | None 
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
-            command(address, gpu), cwd=places.comfyui_folder(), stdout=output, stderr=subprocess.STDOUT
+            command(address, gpu, user), cwd=places.comfyui_folder(), stdout=output, stderr=subprocess.STDOUT
         )
     try:
         wait_until_ready(process, address, log)
@@ -67,13 +70,16 @@ def running_server(port: int | None = None, gpu: bool = False, log: Path | None 
             process.kill()
 
 
-def command(address: str, gpu: bool) -> list[str]:
-    """The command line of a server that writes only below `.comfyui/base`."""
+def command(address: str, gpu: bool, user: Path | None = None) -> list[str]:
+    """The command line of a server that writes only below `.comfyui/base`, and to `user` if that is given."""
     prepare_base()
     port = address.rpartition(":")[2]
     options = ["--listen", HOST, "--port", port, "--base-directory", str(places.BASE), "--disable-auto-launch"]
     options += ["--database-url", "sqlite:///:memory:"]  # by default a file in ComfyUI's own folder
     options += ["--temp-directory", str(places.WORK / "temp" / port)]  # each server empties its own at the start
+    if user:
+        user.mkdir(parents=True, exist_ok=True)
+        options += ["--user-directory", str(user)]
     options += ["--disable-api-nodes", "--use-pytorch-cross-attention"] + ([] if gpu else ["--cpu"])
     if places.comfyui_folder() != places.OWN_COMFYUI:
         options += ["--extra-model-paths-config", str(extra_model_paths(places.comfyui_folder()))]

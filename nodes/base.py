@@ -70,6 +70,8 @@ class CacheNode(io.ComfyNode):
             ],
             outputs=[io.Model.Output(tooltip="The same model, with the cache on it. Connect it to the sampler.")],
             hidden=[io.Hidden.unique_id],
+            # Else ComfyUI gives a node the output of another with the same inputs, and runs are shown on that one.
+            not_idempotent=True,
         )
 
     @classmethod

@@ -43,6 +43,7 @@ class SoftCacheSampler(io.ComfyNode):
             inputs=inputs(),
             outputs=[io.Sampler.Output(tooltip="Connect it to SamplerCustom or SamplerCustomAdvanced.")],
             hidden=[io.Hidden.unique_id],
+            not_idempotent=True,  # as for the cache nodes: each shows its own runs
         )
 
     @classmethod

@@ -43,6 +43,16 @@ assert str(ROOT) not in sys.path, (
 )
 
 
+@pytest.fixture(scope="session")
+def address(tmp_path_factory):
+    """Of a real ComfyUI server with settings of its own; all tests that ask for one share it."""
+    from devtools.server import running_server
+
+    folder = tmp_path_factory.mktemp("server")
+    with running_server(log=folder / "server.log", user=folder / "user") as address:
+        yield address
+
+
 @pytest.fixture(autouse=True)
 def own_user_folder(monkeypatch, tmp_path_factory):
     """ComfyUI's user folder is one of the test: every node looks there for what was learned of a model."""

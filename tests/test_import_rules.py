@@ -19,7 +19,7 @@ FILES = [ROOT / "__init__.py", *(file for package in PACKAGES for file in sorted
 
 STANDARD = set(sys.stdlib_module_names)
 COMFY = {"comfy"}
-HOST = {"comfy_api", "server", "comfy_execution", "folder_paths"}
+HOST = {"comfy_api", "server", "comfy_execution", "folder_paths", "aiohttp"}
 OUTSIDE = {
     "cache_core": STANDARD | {"torch", "numpy"},
     # ComfyUI's samplers show progress with tqdm; profiles lie in its folders

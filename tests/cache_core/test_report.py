@@ -117,3 +117,16 @@ def test_a_run_that_was_stopped_misses_nothing():
     made.steps = 12
     made.note_budget()
     assert made.messages == []
+
+
+# -- branches ---------------------------------------------------------------------------------------------------------
+
+
+def test_branches_are_told_where_they_differ():
+    apart, together = Evaluation(3), Evaluation(4)
+    apart.ran("reused", [1])
+    apart.ran("computed", [0])
+    together.ran("reused", [0, 1])
+    assert apart.action == "computed" and apart.as_dict()["branches"] == ["computed", "reused"]
+    assert together.action == "reused" and together.as_dict()["branches"] == []
+    assert apart.as_short_dict()["branches"] == ["computed", "reused"] and "branches" not in together.as_short_dict()
