@@ -40,9 +40,9 @@ test("one cell for each step: computed, reused, expected", () => {
   );
 });
 
-test("a run that came to its end in fewer evaluations than steps has no more cells; an interrupted one has", () => {
-  const ended = { ...run("cr", 5), report: { trace: [{ position: 0 }, { position: 4 }] } };
-  const cut = { ...run("cr", 5), report: { trace: [{ position: 0 }, { position: 1 }] } };
+test("steps that a sampler did without have no cells; those that an interrupt cut off have", () => {
+  const ended = { ...run("cr", 5), report: { steps_saved: 3 } };
+  const cut = { ...run("cr", 5), report: { steps_saved: 0 } };
   assert.equal(bars(drawing(ended, 100, false).expected).length, 0);
   assert.equal(bars(drawing(cut, 100, false).expected).length, 3);
 });

@@ -22,11 +22,12 @@ export function drawing(run, width, withSignal) {
   return { width, height: top + CELLS, ...cells(run, width, top), ...lines };
 }
 
-/** Cells of a run: one for each evaluation, and for each step that is yet to come or that an interrupt cut off. @param {Run} run */
+/**
+ * Cells of a run: one for each evaluation, and for each step that is yet to come or that an interrupt cut off.
+ * @param {Run} run
+ */
 export function cellCount({ steps, evaluations, report }) {
-  const last = report?.trace.at(-1)?.position;
-  const ended = typeof last === "number" && last > steps - 2; // samplers that choose their steps need fewer
-  return Math.max(ended ? 0 : steps, evaluations.length, 1);
+  return Math.max(steps - (report?.steps_saved ?? 0), evaluations.length, 1);
 }
 
 /**

@@ -1,12 +1,12 @@
 /** What is known of the runs of each node, put together from the messages of `docs/events.md`. */
 
-/** @typedef {{index: number, action: "computed" | "reused", branches?: string[], signal: number | null, threshold: number | null, position?: number | null, stride?: number | null, reason?: string}} Evaluation */
+/** @typedef {{index: number, action: "computed" | "reused", branches?: string[], signal: number | null, threshold: number | null, stride?: number | null, reason?: string}} Evaluation */
 
 /** @typedef {{version: number, prompt_id: string, node: string, workflow: string | null, run: number, method: string, steps: number}} Head */
 
 /** @typedef {Head & {evaluations: Evaluation[]}} News Evaluations that ended since the last message about the run. */
 
-/** @typedef {Head & {evaluations: number, trace: Evaluation[], asked: number, computed: number, reused: number, speedup: number, cache_bytes: number, settings: Record<string, unknown>, messages: string[], finished: boolean}} Report */
+/** @typedef {Head & {evaluations: number, trace: Evaluation[], asked: number, computed: number, reused: number, speedup: number, cache_bytes: number, steps_saved: number, settings: Record<string, unknown>, messages: string[], finished: boolean}} Report */
 
 /** @typedef {{number: number, prompt: string, method: string, steps: number, evaluations: Evaluation[], report: Report | null}} Run */
 
