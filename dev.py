@@ -27,7 +27,7 @@ HELP = """\
 usage: python3 dev.py COMMAND [options]
 
 commands:
-  demo    sample one picture uncached, with TeaCache and with First Block Cache, and compare them
+  demo    sample one picture uncached and with StepCache, TeaCache and First Block Cache, and compare them
   test    run the test suite, then the oldest ComfyUI of the matrix; with arguments, which go to pytest, only the former
   matrix  try the pack on every ComfyUI version that it promises to work on
   models  print the table of supported models

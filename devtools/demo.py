@@ -1,4 +1,4 @@
-"""`dev.py demo`: one picture uncached, with TeaCache and with First Block Cache, compared."""
+"""`dev.py demo`: one picture uncached, with StepCache, with TeaCache and with First Block Cache, compared."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from .pack import load_pack
 from .places import LOGS, ROOT
 from .server import running_server
 from .side_by_side import comparison
-from .workflow import SAMPLER_NODE, demo_workflow
+from .workflow import SAMPLER_NODE, demo_workflow, stepcache_workflow
 
 OUTPUT = ROOT / "demo_output"
 METHODS = (
     ("uncached", None, None),
+    ("StepCache", "StepCacheAuto", None),
     ("TeaCache", "StepCacheTeaCache", 0.1),
     ("First Block Cache", "StepCacheFirstBlockCache", 0.17),
 )
@@ -74,10 +75,15 @@ async def sample_all(address: str, options) -> list[DemoRun]:
     inputs |= {"width": options.size, "height": options.size}
     fastest: dict[str, Outcome] = {}
     async with Client(address) as client:
-        await client.run(demo_workflow(None, **(inputs | {"steps": 2, "seed": options.seed + 1})))  # loads everything
+        another = inputs | {"seed": options.seed + 1}
+        await client.run(demo_workflow(None, **(another | {"steps": 2})))  # loads everything
+        await client.run(stepcache_workflow(mode="learn", **another))
         # In turns: ComfyUI does not sample again what it has just sampled, and a busy moment hits every method alike.
         for title, node, threshold in METHODS * options.rounds:
-            workflow = demo_workflow(node, threshold, **inputs)
+            planned = node == "StepCacheAuto"
+            workflow = (
+                stepcache_workflow(mode="learn", **inputs) if planned else demo_workflow(node, threshold, **inputs)
+            )
             outcome = await client.run(workflow, lambda node, value, total, title=title: show(title, value, total))
             show(title, None, None)
             fastest[title] = min(outcome, fastest.get(title, outcome), key=lambda run: run.seconds[SAMPLER_NODE])

@@ -30,7 +30,7 @@ not used. To add one, add it to the table in devtools/sources.py. Logs: .comfyui
 def demo_parser(prog: str = "dev.py demo") -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
-        description="Sample one picture uncached, with TeaCache and with First Block Cache, on a small model "
+        description="Sample one picture uncached and with StepCache, TeaCache and First Block Cache, on a small model "
         "that ships with this project; print the comparison and write it to demo_output/.",
         epilog=DEMO_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -28,7 +28,7 @@ def comparison(runs: list, prompt: str) -> Image.Image:
             )
             sheet.paste(difference, (left, below + CAPTION))
         else:
-            caption(draw, left, below, f'"{prompt}"', "the same seed for all three")
+            caption(draw, left, below, f'"{prompt}"', "the same seed for all")
     return sheet
 
 

@@ -34,6 +34,11 @@ def softcache_workflow(**inputs) -> Workflow:
     return with_inputs(shipped("tiny_softcache"), inputs)
 
 
+def stepcache_workflow(**inputs) -> Workflow:
+    """The shipped workflow of StepCache; `inputs` as for `demo_workflow`."""
+    return with_inputs(shipped("tiny_stepcache"), inputs)
+
+
 def shipped(name: str) -> Workflow:
     return json.loads((places.WORKFLOWS / "api" / f"{name}.json").read_text(encoding="utf-8"))
 
