@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-OWN_TOOLS = ("demo", "serve", "bench", "matrix", "models")
+OWN_TOOLS = ("demo", "serve", "bench", "matrix", "models", "locales")
 
 
 def main(tool: str, arguments: list[str]) -> int:

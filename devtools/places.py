@@ -14,6 +14,7 @@ VERSIONS = WORK / "versions"  # older source trees, for `dev.py matrix`
 BASE = WORK / "base"  # the server's custom_nodes, models, input, output, user
 LOGS = WORK / "logs"
 WORKFLOWS = ROOT / "example_workflows"
+LOCALES = ROOT / "locales"
 PROVED = ROOT / "devtools" / "proved_versions.json"  # written by `dev.py matrix --record`
 
 
