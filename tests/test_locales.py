@@ -98,3 +98,9 @@ def test_the_files_are_written_as_the_tool_writes_them():
         for name in ("nodeDefs", "main"):
             file = locales.locale_file(language, name)
             assert file.read_text(encoding="utf-8") == locales.as_json(json.loads(file.read_text(encoding="utf-8")))
+
+
+def test_every_setting_has_a_chinese_name():
+    scripts = (file.read_text(encoding="utf-8") for file in (locales.places.ROOT / "web" / "js").glob("*.js"))
+    settings = {name.replace(".", "_") for text in scripts for name in re.findall(r'"(StepCache\.Strip\.\w+)"', text)}
+    assert settings and locales.read("zh", "settings").keys() == settings
