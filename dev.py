@@ -19,7 +19,7 @@ from pathlib import Path
 
 from devtools.environment import Environment, own_environment, prepare_environment
 from devtools.failure import Failure
-from devtools.options import demo_parser, matrix_parser, models_parser, serve_parser
+from devtools.options import demo_parser, locales_parser, matrix_parser, models_parser, serve_parser
 from devtools.places import ROOT
 from devtools.sources import OLDEST, SOURCES, fetch
 
@@ -31,6 +31,7 @@ commands:
   test    run the test suite, then the oldest ComfyUI of the matrix; with arguments, which go to pytest, only the former
   matrix  try the pack on every ComfyUI version that it promises to work on
   models  print the table of supported models
+  locales write the English texts of the nodes, and say what translations lack
   serve   run ComfyUI with this pack and a small model, for use in the browser
   lint    check the code: ruff and pyright, and for the page's modules tsc and biome
   bench   measure time and quality; further arguments go to devtools/bench.py
@@ -96,6 +97,11 @@ def examples(arguments: list) -> int:
     return run_tool(prepare_environment(), "examples", arguments)
 
 
+def locales(arguments: list) -> int:
+    locales_parser().parse_args(arguments)
+    return run_tool(prepare_environment(), "locales", arguments)
+
+
 def absolute(file: Path | None, arguments: list) -> list:
     """The arguments with `--json FILE` made absolute, as the tool runs in another folder."""
     return [*arguments, "--json", str(file.absolute())] if file else arguments
@@ -117,6 +123,7 @@ COMMANDS = {
     "test": test,
     "matrix": matrix,
     "models": models,
+    "locales": locales,
     "serve": serve,
     "lint": lint,
     "bench": bench,

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-OWN_TOOLS = ("demo", "serve", "bench", "matrix", "models", "examples", "javascript")
+OWN_TOOLS = ("demo", "serve", "bench", "matrix", "models", "locales", "examples", "javascript")
 
 
 def main(tool: str, arguments: list[str]) -> int:

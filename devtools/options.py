@@ -86,6 +86,13 @@ def models_parser(prog: str = "dev.py models") -> argparse.ArgumentParser:
     return parser
 
 
+def locales_parser(prog: str = "dev.py locales") -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
+        prog=prog,
+        description="Write locales/en from the nodes' names and tooltips, and say what the other languages lack.",
+    )
+
+
 def _version(text: str) -> Source:
     if text not in BY_VERSION:
         raise argparse.ArgumentTypeError(f"{text} is not in the table; use one of {', '.join(BY_VERSION)}")

@@ -15,6 +15,7 @@ JAVASCRIPT = WORK / "javascript"  # the tools of package.json
 BASE = WORK / "base"  # the server's custom_nodes, models, input, output, user
 LOGS = WORK / "logs"
 WORKFLOWS = ROOT / "example_workflows"
+LOCALES = ROOT / "locales"
 PROVED = ROOT / "devtools" / "proved_versions.json"  # written by `dev.py matrix --record`
 
 

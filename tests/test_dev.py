@@ -20,7 +20,9 @@ def dev(*arguments, **variables):
     )
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["serve"], ["lint"], ["matrix"], ["models"], ["examples"]])
+@pytest.mark.parametrize(
+    "command", [[], *([name] for name in ("demo", "serve", "lint", "matrix", "models", "locales", "examples"))]
+)
 def test_help_explains(command):
     answer = dev(*command, "--help")
     assert answer.returncode == 0 and "usage:" in answer.stdout and answer.stderr == ""
@@ -28,7 +30,7 @@ def test_help_explains(command):
 
 def test_an_unknown_command_names_the_known_ones():
     answer = dev("dmeo")
-    assert answer.returncode == 2 and "demo, test, matrix, models, serve, lint, bench" in answer.stderr
+    assert answer.returncode == 2 and "demo, test, matrix, models, locales, serve, lint, bench" in answer.stderr
 
 
 @pytest.mark.parametrize("arguments", [["demo", "--size", "100"], ["demo", "--steps", "0"]])

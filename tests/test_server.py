@@ -7,6 +7,7 @@ import numpy
 import pytest
 from PIL import Image
 
+from devtools import locales
 from devtools.client import Client, WorkflowFailed, WorkflowInterrupted, WorkflowRefused
 from devtools.server import CACHE_NODES, SAMPLER_NODES
 from devtools.workflow import CACHE_NODE, SAMPLER_NODE, demo_workflow, softcache_workflow
@@ -288,12 +289,21 @@ def test_the_softcache_sampler_refuses_a_model_with_a_cache_and_impossible_setti
         run(address, softcache_workflow(threshold=float("nan"), **SMALL))
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("node", [*METHODS, "StepCacheCompose", *SAMPLER_NODES])
-def test_the_help_page_is_served_where_the_page_looks_for_it(address, node):
+def test_the_help_page_is_served_where_the_page_looks_for_it(address, node, language):
     async def fetched(client):
         folder = (await client.get(f"/object_info/{node}"))[node]["python_module"].removeprefix("custom_nodes.")
-        async with client.session.get(f"{client.url}/extensions/{folder}/docs/{node}/en.md") as answer:
+        async with client.session.get(f"{client.url}/extensions/{folder}/docs/{node}/{language}.md") as answer:
             return answer.status, await answer.text()
 
     status, text = with_client(address, fetched)
     assert status == 200 and text.startswith("# ")
+
+
+def test_the_texts_of_the_nodes_are_served_in_each_language(address):
+    served = with_client(address, lambda client: client.get("/i18n"))
+    for language in ("en", *locales.translations()):
+        texts = locales.read(language, "nodeDefs")
+        assert {node: served[language]["nodeDefs"].get(node) for node in texts} == texts
+        assert served[language].items() >= locales.read(language, "main").items()
