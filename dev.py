@@ -67,7 +67,8 @@ def bench(arguments: list) -> int:
 def test(arguments: list) -> int:
     environment = prepare_environment()
     environment.require("pytest")
-    failed = run_tool(environment, "pytest", arguments)
+    side_by_side = ["-n", "auto", "--maxprocesses", "4"] if environment.own else []  # other environments may lack xdist
+    failed = run_tool(environment, "pytest", arguments or side_by_side)
     if failed or arguments or not environment.own:
         return failed
     print(f"\nThe same pack on the oldest ComfyUI it promises to work on, {OLDEST.version}:", flush=True)

@@ -228,18 +228,6 @@ def test_the_inputs_and_their_order_are_a_contract():
     ]  # fmt: skip
 
 
-def test_the_example_workflow_has_a_value_for_every_input():
-    example = json.loads((ROOT / "example_workflows" / "tiny_stepcache.json").read_text(encoding="utf-8"))
-    (node,) = (node for node in example["nodes"] if node["type"] == StepCache.node_id)
-    inputs = {entry.id: entry for entry in StepCache.define_schema().inputs}
-    widgets = [given["name"] for given in node["inputs"] if "widget" in given]
-    assert widgets == [name for name in inputs if name not in ("model", "profile")]
-    assert {given["name"] for given in node["inputs"]} == set(inputs)
-    assert node["widgets_values"] == [inputs[name].default for name in widgets]
-    api = json.loads((ROOT / "example_workflows" / "api" / "tiny_stepcache.json").read_text(encoding="utf-8"))
-    assert api["2"]["inputs"] == {"model": ["1", 0], **dict(zip(widgets, node["widgets_values"], strict=True))}
-
-
 def test_a_plan_is_kept_with_what_it_was_made_from(reports, tmp_path):
     tiny = shared("flux_dev")
     kept = lambda: profile_of(tiny.patcher).learned[0].plans  # noqa: E731
