@@ -161,8 +161,10 @@ class Sampling:
         return samples, time.perf_counter() - started
 
     def sample(self, model: ModelPatcher, steps: int, denoise: float, sampler: str, scheduler: str, callback=None):
-        seed, cfg, *conditionings = (self.settings[name] for name in ("seed", "cfg", "positive", "negative"))
-        samples = sampled(model, self.given, seed, steps, cfg, sampler, scheduler, *conditionings, denoise, callback)
+        seed, cfg, positive, negative = (self.settings[name] for name in ("seed", "cfg", "positive", "negative"))
+        samples = sampled(
+            model, self.given, seed, steps, cfg, sampler, scheduler, positive, negative, denoise, callback
+        )
         parts_of(samples)[0].flatten()[:1].tolist()  # waits for the device, so that all of it is timed
         return samples
 
