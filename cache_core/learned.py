@@ -111,9 +111,9 @@ class ModelProfile:
 
     def find(self, settings: Settings, sigmas: Sequence[float]) -> Learned | None:
         """What was learned with these sigmas, or what comes nearest adapted to them; None if nothing serves."""
-        if not falls(sigmas):
-            return None
         steps = len(sigmas) - 1
+        if steps < 1 or not falls(sigmas):
+            return None
         serving = [
             each
             for each in reversed(self.learned)

@@ -82,9 +82,10 @@ class Measuring:
 
 
 def token_ratio(now: Tensor, before: Tensor) -> Tensor:
-    """Mean over tokens of |now| / |before|, 0-d; the length is over the last dimension.
+    """Mean over tokens of |now| / |before|, 0-d on the device of `now`; the length is over the last dimension.
 
     Source: MagCache's ratio, which is not that of the global norms.
     """
-    lengths = torch.linalg.vector_norm(before.float(), dim=-1).clamp_min(1e-12)
+    before = before.to(now.device, torch.float32, non_blocking=True)
+    lengths = torch.linalg.vector_norm(before, dim=-1).clamp_min(1e-12)
     return (torch.linalg.vector_norm(now.float(), dim=-1) / lengths).mean()

@@ -455,6 +455,8 @@ def shapes_of(streams: Streams) -> Hashable:
 
 
 def joined(parts: Sequence[Tensor | None]) -> Tensor | None:
-    if parts[0] is None:
-        return None
-    return parts[0] if len(parts) == 1 else torch.cat(parts)  # type: ignore[arg-type]
+    """The shares of a batch as one, on the device of the first: where they are kept is judged one by one."""
+    first = parts[0]
+    if first is None or len(parts) == 1:
+        return first
+    return torch.cat([part.to(first.device, non_blocking=True) for part in parts if part is not None])

@@ -52,8 +52,8 @@ def apply_cache(
         listener: called with the run's report after every evaluation and, with `finished` set, at the end of each run.
         cache_device: where cached tensors are kept.
         settings, messages: shown in the report.
-        at_start: called when a run starts with the facts of it; gives the method, settings and messages for that run. The
-            boundary must be that of `method`.
+        at_start: called when a run starts with the facts of it; gives the plan of that run. What it always
+            computes must be no more than `method` does, by which the model's blocks are checked.
 
     Raises:
         ConflictingCache: the model already carries a cache, ours or ComfyUI's.

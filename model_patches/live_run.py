@@ -95,6 +95,8 @@ class LiveRun:
         """A call of all models and of guidance, or None where that level is not cached."""
         if self.method.boundary.level is not Level.GUIDED_PREDICTION:
             return None
+        if self.session.refusal:  # no need to know where the run is
+            return self.session.open_call(())
         self.session.read()
         return self.session.open_call([guided_branch(guider, x, self.session.sigma_now)])
 

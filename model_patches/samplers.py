@@ -53,9 +53,9 @@ def undisturbed(wrappers: Mapping[str, Mapping[Any, list]], ours: str) -> bool:
 
 
 POST_CFG = "sampler_post_cfg_function"
+"""The option under which functions wait that are shown what guidance was made of."""
 
-
-NOISY = ("ancestral", "sde", "lcm", "ddpm", "er_sde", "seeds", "sa_solver")
+NOISY = ("ancestral", "sde", "lcm", "ddpm", "seeds", "sa_solver")
 """Parts of the names of samplers that add noise at every step."""
 
 

@@ -110,7 +110,8 @@ class SoftRun:
         comfy.patcher_extension.add_wrapper_with_key(
             Wrappers.APPLY_MODEL, KEY, patch.apply_model, self.transformer_options
         )
-        self.model, self.like = model, sigmas
+        self.model, self.schedule = model, sigmas
+        self.scheduled: list[float] = []  # the values of `schedule`, once it is of this run
         self.extra_args = {**extra_args, "model_options": options}
 
     @property
@@ -134,10 +135,15 @@ class SoftRun:
         self.live.end()
 
     def _schedule(self) -> Tensor:
-        """The nodes visited and to be visited, where ComfyUI and other nodes look for them."""
-        schedule = torch.tensor(self.steps.sigmas, dtype=self.like.dtype, device=self.like.device)
-        self.transformer_options["sample_sigmas"] = schedule
-        return schedule
+        """The nodes visited and to be visited, where ComfyUI and other nodes look for them.
+
+        Made anew only where they have moved, as putting them on the device waits for it.
+        """
+        if self.steps.sigmas != self.scheduled:
+            self.scheduled = list(self.steps.sigmas)
+            self.schedule = torch.tensor(self.scheduled, dtype=self.schedule.dtype, device=self.schedule.device)
+            self.transformer_options["sample_sigmas"] = self.schedule
+        return self.schedule
 
     def _evaluate(self, x: Tensor, sigma: Tensor) -> Tensor:
         """The denoised latent, all of it computed or all of it with blocks reused."""

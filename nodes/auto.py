@@ -19,8 +19,7 @@ from ..model_patches.learning import from_profile, kept_under, model_of
 from ..model_patches.profile_folder import profile_of, user_profiles
 from ..model_patches.variants import Facts
 from . import base
-from .inputs import limits_of, shared_inputs
-from .planned_nodes import MIN_STEPS
+from .inputs import MIN_STEPS, limits_of, shared_inputs
 
 LEARN, GENERAL, PROFILE = MODES = ("learn", "general", "profile")
 

@@ -11,7 +11,7 @@ from comfy_api.latest import io
 from ..cache_core.method import Plan
 from ..model_patches.install import apply_cache
 from ..model_patches.variants import Facts
-from .inputs import check_settings, limits_of, out_of_range, shared_inputs
+from .inputs import check_settings, out_of_range, shared_inputs
 from .progress import NodeProgress
 from .runs import ATTACHMENT, RunLog
 
@@ -103,6 +103,3 @@ class CacheNode(io.ComfyNode):
         )
         cached.set_attachments(ATTACHMENT, log)
         return io.NodeOutput(cached)
-
-
-__all__ = ["CacheNode", "Settings", "limits_of"]

@@ -9,7 +9,7 @@ from functools import partial
 from statistics import mean
 from typing import Any
 
-import comfy.sample
+import comfy.model_management
 import comfy.utils
 from torch import Tensor
 
@@ -25,9 +25,15 @@ from ..model_patches.learning import kept_under, model_of
 from ..model_patches.profile_folder import user_profiles
 from ..model_patches.variants import Facts
 from .auto import why_not
+from .sampling import sampled, squared_error
 
 INJECTED = 8
 """Steps at which a gain is measured; between them it is interpolated."""
+
+NOT_RECORDED = (
+    "Nothing can be learned of this run: an output was not finite, or the sampler left out a step of its schedule. Check that "
+    "the model makes pictures, or take another sampler (euler)."
+)
 
 
 @dataclass(frozen=True)
@@ -44,11 +50,8 @@ class Scene:
 
     def sample(self, model, seed: int, on_step: Callable[[], None]) -> Tensor:
         """The final latent."""
-        image = comfy.sample.fix_empty_latent_channels(model, self.latent["samples"])
-        noise = comfy.sample.prepare_noise(image, seed, self.latent.get("batch_index"))
-        return comfy.sample.sample(
-            model, noise, self.steps, self.cfg, self.sampler, self.scheduler, self.positive, self.negative, image,
-            noise_mask=self.latent.get("noise_mask"), seed=seed, disable_pbar=not comfy.utils.PROGRESS_BAR_ENABLED,
+        return sampled(
+            model, self.latent, seed, self.steps, self.cfg, self.sampler, self.scheduler, self.positive, self.negative,
             callback=lambda *_: on_step(),
         )  # fmt: skip
 
@@ -80,9 +83,7 @@ class Calibration:
         picture = self.scene.sample(cached, seed, partial(self.progress.update, 1))
         recording = recorder[-1].recording()
         if recording is None:
-            raise ValueError(
-                "An output of the model was not finite, so nothing can be learned. Check that it makes pictures."
-            )
+            raise ValueError(NOT_RECORDED)
         self.pictures[seed] = picture
         self.recordings.append(recording)
         self.runs.append([changes[order] for order in sorted(changes)][:2])
@@ -95,15 +96,17 @@ class Calibration:
         gains = []
         for step in sorted({1 + round(n * (steps - 2) / (INJECTED - 1)) for n in range(INJECTED)}):
             held = apply_cache(self.model, reusing_once(step))
-            off = self.scene.sample(held, seed, partial(self.progress.update, 1)) - first
+            off = squared_error(self.scene.sample(held, seed, partial(self.progress.update, 1)), first)
             made = recording.distance(step - 1, step) * (recording.sigmas[step] - recording.sigmas[step + 1])
-            gains.append((step, max(float(off.double().square().mean().sqrt()) / max(made, 1e-12), 1e-6)))
+            gains.append((step, max(math.sqrt(off) / max(made, 1e-12), 1e-6)))
         self.keep(replace(self.merged(), gains=gains_at(gains, steps)))
 
     def fit(self) -> None:
         """Plan for every number of steps, and fit the figures of other methods."""
-        learned = self.learned()
-        planned = replace(learned, plans={n: learned.plan(n).steps for n in range(2, learned.recording.steps)})
+        planned = self.learned()
+        for computed in range(2, planned.recording.steps):
+            comfy.model_management.throw_exception_if_processing_interrupted()  # many steps take minutes
+            planned = planned.with_plan(planned.plan(computed).steps)
         entries = fitted_entries(self.runs, self.facts["sigmas"], self.scene.sampler)
         self.update(
             lambda profile: replace(profile.with_learned(planned), calibrations={**profile.calibrations, **entries})
@@ -120,13 +123,13 @@ class Calibration:
 
         total = learned.recording.steps
         for better in refinements(learned.plan(computed).steps, total, error, trials):
-            learned = replace(learned, plans={**learned.plans, computed: better})
+            learned = learned.with_plan(better)
             self.update(lambda profile, learned=learned: profile.with_learned(learned))
 
     def off(self, cached, seed: int) -> float:
         """Logarithm of the mean squared difference from the picture of the seed."""
         latent = self.scene.sample(cached, seed, partial(self.progress.update, 1))
-        return math.log(max(float((latent - self.pictures[seed]).double().square().mean()), 1e-30))
+        return math.log(max(squared_error(latent, self.pictures[seed]), 1e-30))
 
     def learned(self) -> Learned:
         learned = self.profile.exact(kept_under(self.facts), self.facts["sigmas"])

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import comfy.sample
 import comfy.samplers
 import comfy.utils
 from comfy.model_patcher import ModelPatcher
@@ -19,14 +18,12 @@ from ..model_patches.install import without_cache
 from .base import CATEGORY
 from .likeness import Likeness, latent_likeness, picture_likeness
 from .runs import log_of
+from .sampling import RATIOS, parts_of, sampled
 from .sheet import as_image, text_card
 from .side_by_side import AMPLIFY, side_by_side
 
 VERSION = 1
 """Of `Comparison.as_dict`; rises when a field changes its meaning or goes away."""
-
-RATIOS = ("downscale_ratio_spacial", "downscale_ratio_temporal")
-"""What an empty latent says of its size, in ComfyUI's spelling; no longer true of what was sampled."""
 
 NO_CACHE = (
     "No cache is on this model, so there is nothing to compare. Connect the MODEL output of a cache node. If it is "
@@ -103,20 +100,20 @@ class CacheCompare(io.ComfyNode):
             raise ValueError("denoise is 0, so nothing would be sampled. Use a number above 0.")
         sampling = Sampling(latent_image, settings)
         sampling.warm_up(plain)
-        sampled, plain_seconds = sampling.timed(plain, 0)
-        again, cached_seconds = sampling.timed(model, 1)
-        pictures = [decoded(vae, latent) for latent in (sampled, again)] if vae is not None else []
+        exact, plain_seconds = sampling.timed(plain, 0)
+        cached, cached_seconds = sampling.timed(model, 1)
+        pictures = [decoded(vae, latent) for latent in (exact, cached)] if vae is not None else []
         comparison = Comparison(
             plain_seconds,
             cached_seconds,
             log.runs[-1].report,
-            latent_likeness(first_part(sampled), first_part(again)),
+            latent_likeness(parts_of(exact)[0], parts_of(cached)[0]),
             picture_likeness(*pictures) if pictures else None,
         )
         image, text = picture_of(comparison, pictures), "\n".join(comparison.lines())
         shown = ui.PreviewImage(image, cls=cls).as_dict()
         shown |= {"text": (text,), "stepcache_comparison": [comparison.as_dict()]}
-        return io.NodeOutput(sampling.latent(sampled), sampling.latent(again), image, text, ui=shown)
+        return io.NodeOutput(sampling.latent(exact), sampling.latent(cached), image, text, ui=shown)
 
 
 def sampling_inputs() -> list[io.Input]:
@@ -164,26 +161,11 @@ class Sampling:
         return samples, time.perf_counter() - started
 
     def sample(self, model: ModelPatcher, steps: int, denoise: float, sampler: str, scheduler: str, callback=None):
-        given, chosen = self.given, self.settings
-        ratios = {name: given[name] for name in RATIOS if name in given}
-        start = comfy.sample.fix_empty_latent_channels(model, given["samples"], **ratios)
-        samples = comfy.sample.sample(
-            model,
-            comfy.sample.prepare_noise(start, chosen["seed"], given.get("batch_index")),
-            steps,
-            chosen["cfg"],
-            sampler,
-            scheduler,
-            chosen["positive"],
-            chosen["negative"],
-            start,
-            denoise=denoise,
-            noise_mask=given.get("noise_mask"),
-            callback=callback,
-            disable_pbar=not comfy.utils.PROGRESS_BAR_ENABLED,
-            seed=chosen["seed"],
+        seed, cfg, positive, negative = (self.settings[name] for name in ("seed", "cfg", "positive", "negative"))
+        samples = sampled(
+            model, self.given, seed, steps, cfg, sampler, scheduler, positive, negative, denoise, callback
         )
-        first_part(samples).flatten()[:1].tolist()  # waits for the device, so that all of it is timed
+        parts_of(samples)[0].flatten()[:1].tolist()  # waits for the device, so that all of it is timed
         return samples
 
     def callback(self, model: ModelPatcher, number: int):
@@ -193,7 +175,7 @@ class Sampling:
         previewer = latent_preview.get_previewer(model.load_device, model.model.latent_format)
 
         def show(step: int, x0: Tensor, x: Tensor, total: int) -> None:
-            preview = previewer.decode_latent_to_preview_image("JPEG", first_part(x0)) if previewer else None
+            preview = previewer.decode_latent_to_preview_image("JPEG", parts_of(x0)[0]) if previewer else None
             done = number + (step + 1) / total
             self.progress.update_absolute(round(done * self.steps), 2 * self.steps, preview)
 
@@ -204,14 +186,9 @@ class Sampling:
         return kept | {"samples": samples}
 
 
-def first_part(latent) -> Tensor:
-    """Of a latent with several parts (video and sound) the first, as ComfyUI previews and decodes it."""
-    return latent.unbind()[0] if latent.is_nested else latent
-
-
 def decoded(vae, latent: Tensor) -> Tensor:
-    """Pictures (N, H, W, 3); the frames of videos one after the other."""
-    pictures = vae.decode(first_part(latent))
+    """Pictures (N, H, W, 3), without transparency and sound; the frames of videos one after the other."""
+    pictures = vae.decode(parts_of(latent)[0])[..., :3]
     return pictures.reshape(-1, *pictures.shape[-3:]).float().cpu()
 
 

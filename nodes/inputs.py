@@ -12,6 +12,9 @@ from ..cache_core.storage import CACHE_DEVICES
 
 AUTOMATIC = -1.0
 MOST_SPEEDUP = 5.0
+MIN_STEPS = 10
+"""What is recommended or planned is for longer runs: below, steps differ too much to reuse."""
+
 TOGETHER, APART = BRANCHES = ("together", "apart")
 
 

@@ -22,7 +22,7 @@ from ..model_patches.learning import from_profile
 from ..model_patches.profile_folder import profile_of
 from ..model_patches.variants import Facts
 from .base import CacheNode, Settings
-from .inputs import AUTOMATIC, limits_of
+from .inputs import AUTOMATIC, MIN_STEPS, limits_of
 from .part_inputs import (
     basis_inputs,
     chebyshev_inputs,
@@ -32,9 +32,6 @@ from .part_inputs import (
     share_input,
     window_inputs,
 )
-
-MIN_STEPS = 10
-"""Plans are for longer runs: below, steps differ too much to reuse."""
 
 GENERAL = "no published figures for this model: a general plan"
 NO_CURVE = "No curve is published for this model: a general one is used."

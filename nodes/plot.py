@@ -22,9 +22,11 @@ SIGNAL_ROOM, TIME_ROOM = 2.0, 2.5
 """Charts end at so many times the largest threshold, and the median time; what is larger is cut and marked."""
 
 
-def runs_plot(titled: Sequence[tuple[str, RunReport]]) -> Image.Image:
-    """One panel a run, each under its title."""
+def runs_plot(titled: Sequence[tuple[str, RunReport]], left_out: int = 0) -> Image.Image:
+    """One panel a run, each under its title; above them how many earlier ones are left out."""
     sheet = Sheet()
+    if left_out:
+        sheet.text(f"{left_out} earlier runs are not drawn; the summary and the JSON have them.", TEXT, PALE)
     for number, (title, report) in enumerate(titled):
         if number:
             top = sheet.reserve(40)

@@ -16,6 +16,9 @@ from .sheet import as_image, text_card
 VERSION = 1
 """Of the JSON; rises when a field changes its meaning or goes away."""
 
+MOST_DRAWN = 8
+"""Runs in the picture; a sampler that works in tiles makes many more."""
+
 NO_CACHE = (
     "No cache is on this model. Connect the MODEL output of the cache node, as the sampler has it. If it is connected, the "
     "node is bypassed or switched off (threshold 0)."
@@ -54,7 +57,9 @@ class CacheReport(io.ComfyNode):
                 ),
             ],
             outputs=[
-                io.Image.Output("image", tooltip="A plot of each run, one below the other."),
+                io.Image.Output(
+                    "image", tooltip=f"A plot of each run, one below the other; of the last {MOST_DRAWN} at most."
+                ),
                 io.String.Output("summary", tooltip="The figures as text."),
                 io.String.Output("json", tooltip="Everything as JSON, to be saved: every evaluation of every run."),
                 io.MatchType.Output(template, "after", tooltip="What came in at `after`, unchanged."),
@@ -65,7 +70,8 @@ class CacheReport(io.ComfyNode):
 
     @classmethod
     def execute(cls, model, after, model_2=None) -> io.NodeOutput:
-        logs = [log for log in map(log_of, filter(None, (model, model_2))) if log]
+        found = map(log_of, filter(None, (model, model_2)))
+        logs = list(dict.fromkeys(log for log in found if log))  # once, if both inputs are of one cache
         runs = runs_behind(logs, upstream(cls.hidden.prompt or {}, str(cls.hidden.unique_id), "after"))
         reports = [as_dict(run) for run in runs]
         image, summary = as_image(picture_of(runs, logs)), summary_of(runs, logs)
@@ -100,7 +106,8 @@ def problem(logs: Sequence[RunLog]) -> str:
 def picture_of(runs: Sequence[LoggedRun], logs: Sequence[RunLog]):
     if not runs:
         return text_card("Nothing to report", [problem(logs)])
-    return runs_plot([(title, run.report) for title, run in zip(titles(runs), runs, strict=True)])
+    titled = [(title, run.report) for title, run in zip(titles(runs), runs, strict=True)]
+    return runs_plot(titled[-MOST_DRAWN:], max(len(titled) - MOST_DRAWN, 0))
 
 
 def summary_of(runs: Sequence[LoggedRun], logs: Sequence[RunLog]) -> str:

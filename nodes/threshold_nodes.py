@@ -13,16 +13,13 @@ from ..cache_core.step_masks import POLICIES
 from ..model_patches.calibration import Calibration, calibration_for
 from ..model_patches.variants import Facts
 from .base import CacheNode, Settings
-from .inputs import AUTOMATIC, limits_of, speedup_input, threshold_input
+from .inputs import AUTOMATIC, MIN_STEPS, limits_of, speedup_input, threshold_input
 
 THRESHOLD = (
     "How much change is ignored: larger is faster and less exact. "
     "-1 uses the value recommended for the detected model and reuses nothing in runs of fewer than 10 steps; "
     "0 switches the cache off."
 )
-
-MIN_STEPS = 10
-"""Recommended settings are for longer runs: below, steps differ too much to reuse."""
 
 NO_FIGURES = "No figures are published for this model: the general rule is used."
 

@@ -19,6 +19,11 @@ STEPS = (0, 1, 3, 6, 8)
 PLAN = ForecastPlan(Forecaster(recorded(smooth(12))), STEPS)
 
 
+def drawn(elements, seed=0):
+    """Outputs of a run, (12, E), that have nothing to do with each other."""
+    return torch.randn(12, elements, generator=torch.Generator().manual_seed(seed))
+
+
 def driven(outputs, factor, plan=PLAN):
     """The steps that were computed, and the reasons, of a run with these outputs, (T, E)."""
     run, policy = run_of(len(outputs)), Followed(plan, factor)
@@ -43,7 +48,7 @@ def test_on_a_run_like_the_recording_the_plan_is_followed(factor):
 
 
 def test_on_another_run_more_is_computed_and_said():
-    computed, reasons = driven(torch.randn(12, 6, generator=torch.Generator().manual_seed(1)), 3.0)
+    computed, reasons = driven(drawn(6, seed=1), 3.0)
     assert set(STEPS) < set(computed)
     told = [reason for reason in reasons if "one more since the last forecast was" in reason]
     assert len(told) >= len(computed) - len(STEPS)
@@ -52,14 +57,14 @@ def test_on_another_run_more_is_computed_and_said():
 def test_a_factor_of_zero_never_looks():
     policy = Followed(PLAN)
     policy.begin(run_of(12), 0)
-    assert driven(torch.randn(12, 6), 0.0)[0] == STEPS
+    assert driven(drawn(6), 0.0)[0] == STEPS
     for step in steps_of(run_of(12)):
         policy.computed(step, (torch.full((6,), math.nan, device="meta"),))  # cannot be read
         assert policy.observe(None) is None
 
 
 def test_every_surprise_adds_one_step():
-    rough = torch.randn(12, 6, generator=torch.Generator().manual_seed(2))
+    rough = drawn(6, seed=2)
     computed, reasons = driven(rough, 1e-6)
     surprises = sum("one more" in reason for reason in reasons)
     assert len(computed) <= len(STEPS) + surprises and computed[:2] == (0, 1)
@@ -71,8 +76,8 @@ def test_an_exact_recording_is_no_reason_for_more_on_the_like():
     still = ForecastPlan(Forecaster(recorded([[1.0, 2.0]] * 12)), STEPS)
     rounded = torch.as_tensor([[1.0, 2.0]] * 12) * (1 + ROUNDING * torch.linspace(-1, 1, 24).view(12, 2))
     assert driven(rounded, 3.0, still)[0] == STEPS
-    assert set(STEPS) < set(driven(torch.randn(12, 6), 3.0, plan)[0])
-    assert set(STEPS) < set(driven(torch.randn(12, 2), 3.0, still)[0])
+    assert set(STEPS) < set(driven(drawn(6), 3.0, plan)[0])
+    assert set(STEPS) < set(driven(drawn(2), 3.0, still)[0])
 
 
 def test_values_that_are_not_finite_make_it_compute():

@@ -186,6 +186,11 @@ def test_what_was_learned_with_these_sigmas_is_taken_as_it_is():
         assert found(PLAIN, even(12), *known) is exact
 
 
+@pytest.mark.parametrize("sigmas", [(), (1.0,)])
+def test_a_run_without_steps_is_served_nothing(sigmas):
+    assert found(PLAIN, sigmas, learned(12)) is None
+
+
 def test_of_others_the_one_with_as_many_steps_is_adapted():
     result = found(PLAIN, even(13), learned(40), learned(14), learned(10))
     assert result.recording.sigmas == even(13) and result.settings == PLAIN

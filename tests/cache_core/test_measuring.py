@@ -43,6 +43,11 @@ def test_the_ratio_is_the_mean_over_the_tokens_and_not_that_of_the_norms():
     assert float(token_ratio(now, torch.zeros_like(before))) > 1e6  # finite all the same
 
 
+def test_what_was_moved_away_for_want_of_memory_is_compared_all_the_same():
+    near = torch.empty(1, 2, 4, device="meta")
+    assert token_ratio(near, torch.ones(1, 2, 4)).device == near.device
+
+
 def test_a_model_without_a_signal_tells_the_rest():
     changes = measured(noise(4))
     assert changes.signal == [] and len(changes.residual) == len(changes.ratio) == 3

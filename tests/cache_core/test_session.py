@@ -9,7 +9,7 @@ import torch
 from stepcache.cache_core.methods import first_block_cache, meancache, softcache, taylorseer, teacache
 from stepcache.cache_core.predictors import Newton, Taylor
 from stepcache.cache_core.report import RunReport
-from stepcache.cache_core.session import MOST_REPEATS, Branch, CacheSession
+from stepcache.cache_core.session import MOST_REPEATS, Branch, CacheSession, joined
 from stepcache.cache_core.types import Decision, Run
 
 SIGMAS = tuple(1 - i / 10 for i in range(11))
@@ -137,6 +137,13 @@ def test_batched_and_split_branches_hold_the_same():
         opened = running.open_call([Branch("model", order, f"uuid{order}", "same")])
         assert opened.decide(torch.ones(1, 2)) and opened.predict()[0].item() == value
         opened.reused()
+
+
+def test_branches_that_are_kept_on_different_devices_become_one_batch_on_that_of_the_first():
+    """Free memory is looked at for each, so it may run out between two."""
+    first = torch.empty(1, 2, device="meta")
+    batch = joined([first, torch.ones(1, 2)])
+    assert batch.device == first.device and batch.shape == (2, 2)
 
 
 def test_a_new_branch_is_computed_even_if_the_evaluation_is_reused():

@@ -1,4 +1,4 @@
-"""Laps by the host's clock. Those by a device's own need one, and were not run here."""
+"""Laps by the host's clock. Those by events need a device that has some."""
 
 import time
 

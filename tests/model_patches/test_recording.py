@@ -113,6 +113,15 @@ def test_recording_reads_nothing_before_the_end():
     assert report.device_reads == 0 and read == []
 
 
+def test_a_run_that_reuses_nothing_and_is_not_recorded_reads_nothing():
+    """Not even where sigma is not known from counting."""
+    tiny = shared("sd3")
+    model = cached_by(tiny.patcher, computing_all("no use"))
+    with watch_reads() as read:
+        run(model.patcher, tiny, steps=4, sampler="dpmpp_2s_ancestral")
+    assert model.report.device_reads == 0 and read == [] and model.report.messages == ["no use"]
+
+
 def test_a_run_that_stops_early_gives_no_recording():
     tiny, recorders = shared("flux_dev"), []
 

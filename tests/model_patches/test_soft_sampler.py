@@ -221,6 +221,21 @@ def test_the_realised_schedule_is_told_to_the_model():
         assert told[: index + 1] == realised[: index + 1] and sigma == told[index]
 
 
+@pytest.mark.parametrize(("rule", "stays"), [(StepRule(0.0), True), (EAGER, False)], ids=["euler", "eager"])
+def test_the_schedule_is_put_on_the_device_only_where_it_moved(rule, stays):
+    tiny, seen = shared("flux_dev"), []
+
+    def note(executor, x, t, c_concat, c_crossattn, control, options, **kwargs):
+        seen.append(options["sample_sigmas"])
+        return executor(x, t, c_concat, c_crossattn, control, options, **kwargs)
+
+    patcher = tiny.patcher.clone()
+    patcher.add_wrapper_with_key(WrappersMP.APPLY_MODEL, "note", note)
+    report = Sampled(patcher, tiny, rule).report
+    moved = sum(evaluation.stride != 1 for evaluation in report.trace[:-1])
+    assert len({id(schedule) for schedule in seen}) <= 1 + moved and (moved == 0) == stays
+
+
 @pytest.mark.parametrize("rule", [StepRule(0.0), EAGER], ids=["euler", "eager"])
 def test_a_part_of_the_schedule_ends_at_its_last_sigma(rule):
     """Split sampling."""

@@ -1,7 +1,9 @@
 """Calibrate, Load Profile and Save Profile, and what other nodes make of a profile."""
 
 import json
+from inspect import signature
 
+import comfy.sample
 import pytest
 import torch
 
@@ -12,6 +14,7 @@ from stepcache.model_patches.profile_folder import profile_files, profile_of
 from stepcache.nodes.calibrate import Calibrate
 from stepcache.nodes.planned_nodes import DPCache, MagCache, MeanCache
 from stepcache.nodes.profiles import NO_FILE, LoadProfile, SaveProfile
+from stepcache.nodes.sampling import RATIOS
 from stepcache.nodes.threshold_nodes import TeaCache
 
 from ..sampling import run
@@ -22,10 +25,10 @@ STEPS = 16
 SHARED = dict(start_percent=0.0, end_percent=1.0, max_consecutive=0, cache_device="auto")
 
 
-def calibrate(tiny, **settings):
+def calibrate(tiny, latent=None, **settings):
     usual = dict(seed=1, steps=STEPS, cfg=1.0, sampler_name="euler", scheduler="simple", runs=1, speedup=1.0, trials=0)
     usual |= dict(measure_gains=False)
-    latent = {"samples": tiny.latent}
+    latent = latent or {"samples": tiny.latent}
     return (
         Calibrate.PREPARE_CLASS_CLONE(None)
         .execute(tiny.patcher, tiny.positive, tiny.negative, latent, **(usual | settings))
@@ -60,6 +63,29 @@ def test_a_plan_is_tuned_by_trying():
     exact = run(tiny.patcher, tiny, STEPS)
     off = [run(with_plan(tiny.patcher, learned), tiny, STEPS) - exact for learned in (plain, tuned)]
     assert off[1].norm() < off[0].norm()
+
+
+def test_a_video_with_sound_is_tuned_and_measured_by_all_of_it():
+    profile, _ = calibrate(shared("ltx_av"), speedup=2.0, trials=2, measure_gains=True)
+    (learned,) = profile.learned
+    assert min(learned.recording.gains) > 1e-6 and STEPS // 2 in learned.plans
+
+
+@pytest.mark.skipif(
+    RATIOS[0] not in signature(comfy.sample.fix_empty_latent_channels).parameters,
+    reason="this ComfyUI does not resize empty latents",
+)
+def test_an_empty_latent_of_another_model_is_resized_as_a_ksampler_does():
+    """The tiny model's latents have 8 pixels a cell; this one says it was made for 16."""
+    tiny = shared("flux_dev")
+    half = torch.zeros(1, 4, tiny.latent.shape[-2] // 2, tiny.latent.shape[-1] // 2)
+    profile, _ = calibrate(tiny, latent={"samples": half, RATIOS[0]: 16})
+    assert profile.learned[0].settings == calibrate(tiny)[0].learned[0].settings
+
+
+def test_what_cannot_be_recorded_is_told_with_the_cure():
+    with pytest.raises(ValueError, match=r"take another sampler \(euler\)"):
+        calibrate(shared("flux_dev"), sampler_name="dpm_fast")
 
 
 def test_runs_are_merged_over_the_branches_of_guidance():

@@ -11,7 +11,8 @@ import torch
 
 import stepcache
 from stepcache.model_patches.install import without_cache
-from stepcache.nodes.compare import NO_CACHE, CacheCompare, first_part
+from stepcache.nodes.compare import NO_CACHE, CacheCompare
+from stepcache.nodes.sampling import parts_of
 from stepcache.nodes.side_by_side import GAP
 from stepcache.nodes.threshold_nodes import TeaCache
 
@@ -141,7 +142,7 @@ def test_videos_are_compared_frame_by_frame_also_with_sound(name):
     tiny = shared(name)
     output = compared(cached(tiny), tiny)
     sampled = output.result[0]["samples"]
-    assert sampled.is_nested is tiny.latent.is_nested and first_part(sampled).ndim == 5
+    assert sampled.is_nested is tiny.latent.is_nested and parts_of(sampled)[0].ndim == 5
     assert not figures(output)["latent"]["same"]
 
 

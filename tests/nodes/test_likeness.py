@@ -27,6 +27,15 @@ def test_the_same_is_told_and_json_has_no_infinity():
     assert found.as_dict() == {"same": True, "psnr": None, "ssim": 1.0}
 
 
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_what_is_not_finite_is_not_the_same(broken):
+    a, b = random(2, 16, 16, 3), random(2, 16, 16, 3)
+    b[1, 3, 3, 0] = broken
+    found = picture_likeness(a, b)
+    assert "not finite" in str(found)
+    assert found.as_dict() == {"same": False, "psnr": None, "ssim": None}
+
+
 def test_frames_that_are_the_same_do_not_make_the_others_so():
     a, b = random(2, 16, 16, 3), random(2, 16, 16, 3)
     b[1] += 0.1

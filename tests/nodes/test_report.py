@@ -9,7 +9,7 @@ import torch
 from comfy_api.latest import io
 from comfy_execution.utils import CurrentNodeContext
 
-from stepcache.nodes.report import NO_CACHE, NO_RUN, CacheReport
+from stepcache.nodes.report import MOST_DRAWN, NO_CACHE, NO_RUN, CacheReport
 from stepcache.nodes.runs import SAMPLER_ATTRIBUTE, log_of
 from stepcache.nodes.threshold_nodes import FirstBlockCache, TeaCache
 
@@ -96,6 +96,24 @@ def test_two_experts_are_one_report():
     assert [run_["method"] for run_ in runs_in(output)] == ["TeaCache", "First Block Cache"]
     assert "Run 1 (node 7): TeaCache" in output.result[1] and "Run 2 (node 7): First Block" in output.result[1]
     assert output.result[0].shape[1] > 1000
+
+
+def test_both_inputs_may_be_of_one_cache():
+    model = cached()
+    sampled(model)
+    assert len(runs_in(reported(model, model_2=model.clone()))) == 1
+
+
+def test_of_many_runs_the_last_are_drawn_and_all_are_told():
+    model = cached()
+    heights = []
+    for count in range(1, MOST_DRAWN + 3):
+        sampled(model, steps=2)
+        output = reported(model)
+        heights.append(output.result[0].shape[1])
+        assert len(runs_in(output)) == count
+    assert output.result[1].count("TeaCache on Flux") == MOST_DRAWN + 2
+    assert heights[MOST_DRAWN] == heights[-1] < heights[MOST_DRAWN - 1] + 100 < heights[0] * MOST_DRAWN
 
 
 def test_a_sampler_that_brings_a_cache_carries_its_own_log():
