@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import tempfile
 import threading
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,13 +94,12 @@ def read_profile(file: Path) -> ModelProfile:
 
 def write_whole(file: Path, text: str) -> None:
     """Write so that others see the old file or the new one, never a part."""
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=file.stem, suffix=".tmp")
+    part = file.with_name(f"{file.stem}.{uuid.uuid4().hex}.tmp")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.replace(name, file)
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, file)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
 
 

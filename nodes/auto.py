@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 from comfy_api.latest import io
 
 from ..cache_core.forecasting import ForecastPlan
@@ -29,7 +30,10 @@ GUARD = 3.0
 ProfileType = io.Custom("STEPCACHE_PROFILE")
 
 RECORDING = "this picture is computed in full and recorded; the next with these settings will be faster"
-NOTHING_LEARNED = "This run gave nothing to learn from: a step is missing, or an output was not finite."
+NOTHING_LEARNED = (
+    "This run gave nothing to learn from: the sampler left out a step, or an output was not finite. "
+    "Use mode general, or another sampler."
+)
 OTHER_NODE = "to reuse all the same take another cache node, with a threshold of your own"
 
 
@@ -116,7 +120,10 @@ class StepCache(base.CacheNode):
         learned, origin = SOURCES[settings["mode"]](settings, run_facts)
         if learned is None:
             return learning_plan(run_facts, shown) if settings["mode"] == LEARN else Plan(computing_all(origin), shown)
-        route = best_plan(learned, settings, run_facts)
+        try:
+            route = best_plan(learned, settings, run_facts)
+        except (ValueError, np.linalg.LinAlgError) as problem:  # must not cost the picture
+            return Plan(computing_all(f"no plan could be made ({problem}): {OTHER_NODE}"), shown)
         method = planned(route, settings, run_facts)
         return Plan(method, shown | {"plan": origin}, completed=keeping(learned, route, settings, run_facts))
 
@@ -212,6 +219,7 @@ def keep(recorder: Recorder, model: tuple[str, str], kept: Settings, report: Run
     """Add what was recorded to the model's profile."""
     recording = recorder.recording()
     if recording is None:
+        report.messages = [message for message in report.messages if message != RECORDING]
         report.message(NOTHING_LEARNED)
         return
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import mean
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..cache_core.fitting import fitted_entries, gains_at
 from ..cache_core.forecasting import Forecaster, ForecastPlan, refinements
-from ..cache_core.learned import Learned, ModelProfile
+from ..cache_core.learned import Learned, ModelProfile, evaluations_for
 from ..cache_core.measuring import Changes
 from ..cache_core.method import Plan
 from ..cache_core.methods import measuring, reusing_once, stepcache
@@ -26,6 +26,9 @@ from ..model_patches.profile_folder import user_profiles
 from ..model_patches.variants import Facts
 from .auto import why_not
 from .sampling import sampled, squared_error
+
+ALL_PLANNED = 50
+"""Runs of at most so many steps have a plan for every number of them."""
 
 INJECTED = 8
 """Steps at which a gain is measured; between them it is interpolated."""
@@ -102,10 +105,10 @@ class Calibration:
         self.keep(replace(self.merged(), gains=gains_at(gains, steps)))
 
     def fit(self) -> None:
-        """Plan for every number of steps, and fit the figures of other methods."""
+        """Plan for the numbers of steps that may be asked for, and fit the figures of other methods."""
         planned = self.learned()
-        for computed in range(2, planned.recording.steps):
-            comfy.model_management.throw_exception_if_processing_interrupted()  # many steps take minutes
+        for computed in planned_counts(planned.recording.steps):
+            comfy.model_management.throw_exception_if_processing_interrupted()  # many steps take a while
             planned = planned.with_plan(planned.plan(computed).steps)
         entries = fitted_entries(self.runs, self.facts["sigmas"], self.scene.sampler)
         self.update(
@@ -166,3 +169,10 @@ def refuse_hopeless(model, facts: Facts) -> None:
     problem = why_not(model, facts)
     if problem:
         raise ValueError(f"There is nothing to calibrate: {problem}.")
+
+
+def planned_counts(steps: int) -> Sequence[int]:
+    """Numbers of steps to make plans of: all, or for many steps, whose plans take seconds, those of speeds by quarters."""
+    if steps <= ALL_PLANNED:
+        return range(2, steps)
+    return sorted({evaluations_for(1 + quarters / 4, steps) for quarters in range(1, 17)})

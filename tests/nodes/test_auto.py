@@ -236,3 +236,11 @@ def test_a_plan_is_kept_with_what_it_was_made_from(reports, tmp_path):
         assert sorted(kept()) == counts
     run(with_stepcache(tiny.patcher, speedup=3.0, max_consecutive=2), tiny, STEPS)
     assert sorted(kept()) == [4, 8]
+
+
+def test_a_sampler_that_leaves_steps_out_teaches_nothing_and_says_so(reports, tmp_path):
+    tiny = shared("flux_dev")
+    run(with_stepcache(tiny.patcher), tiny, STEPS, sampler="dpm_adaptive")
+    assert not files(tmp_path) and [message.split(":")[0] for message in reports[0].messages] == [
+        "This run gave nothing to learn from"
+    ]

@@ -12,6 +12,7 @@ from stepcache.cache_core.methods import stepcache
 from stepcache.model_patches.install import apply_cache
 from stepcache.model_patches.profile_folder import profile_files, profile_of
 from stepcache.nodes.calibrate import Calibrate
+from stepcache.nodes.calibration import planned_counts
 from stepcache.nodes.planned_nodes import DPCache, MagCache, MeanCache
 from stepcache.nodes.profiles import NO_FILE, LoadProfile, SaveProfile
 from stepcache.nodes.sampling import RATIOS
@@ -200,3 +201,9 @@ def test_a_damaged_or_huge_file_is_refused_with_the_cure(own_user_folder):
         (folder / name).write_bytes(content)
         with pytest.raises(ValueError, match=f"saved/{name} is no profile.*Save it again"):
             LoadProfile.execute(f"saved/{name}")
+
+
+def test_plans_are_made_for_every_number_of_steps_or_every_speed():
+    assert list(planned_counts(16)) == list(range(2, 16))
+    many = planned_counts(100)
+    assert len(many) == 16 and (many[0], many[-1]) == (20, 80) and 50 in many
