@@ -30,7 +30,10 @@ GUARD = 3.0
 ProfileType = io.Custom("STEPCACHE_PROFILE")
 
 RECORDING = "this picture is computed in full and recorded; the next with these settings will be faster"
-NOTHING_LEARNED = "This run gave nothing to learn from: a step is missing, or an output was not finite."
+NOTHING_LEARNED = (
+    "This run gave nothing to learn from: the sampler passed by sigmas of the schedule, or an output was not finite. "
+    "Record a picture with another sampler (euler), which serves this one too, or use mode general."
+)
 OTHER_NODE = "to reuse all the same take another cache node, with a threshold of your own"
 
 
@@ -213,6 +216,7 @@ def keep(recorder: Recorder, model: tuple[str, str], kept: Settings, report: Run
     """Add what was recorded to the model's profile."""
     recording = recorder.recording()
     if recording is None:
+        report.messages.remove(RECORDING)  # it promises what does not come
         report.message(NOTHING_LEARNED)
         return
 

@@ -12,7 +12,7 @@ from stepcache.cache_core.recording import MOST_STEPS
 from stepcache.model_patches.identity import model_identity
 from stepcache.model_patches.profile_folder import profile_of
 from stepcache.nodes import base
-from stepcache.nodes.auto import StepCache
+from stepcache.nodes.auto import NOTHING_LEARNED, RECORDING, StepCache
 
 from ..model_patches.real_configs import FLUX
 from ..model_patches.test_identity import with_lora
@@ -133,6 +133,29 @@ def test_every_kind_of_sampler_learns_and_plans(reports, sampler):
         result = run(cached, tiny, STEPS, sampler=sampler, cfg=3.0)
     assert result.isfinite().all() and reports[0].reused == 0
     assert reports[1].reused >= 0.4 * reports[1].evaluations
+
+
+@pytest.mark.parametrize("sampler", ["dpmpp_sde", "dpmpp_2m_sde", "er_sde", "seeds_2", "sa_solver", "exp_heun_2_x0"])
+def test_samplers_that_begin_below_the_first_sigma_learn(reports, sampler):
+    """They begin a flow model without a shift at sigma 0.9999."""
+    tiny = build("sd3")
+    tiny.patcher.get_model_object("model_sampling").set_parameters(shift=1.0)
+    cached = with_stepcache(tiny.patcher, guard=0.0)
+    for _ in range(2):
+        run(cached, tiny, STEPS, sampler=sampler)
+    assert reports[0].trace[0].sigma < 1 and reports[1].settings["plan"] == "learned from one picture"
+    assert reports[1].reused > 0
+
+
+@pytest.mark.parametrize("sampler", ["dpm_fast", "dpm_adaptive"])
+def test_samplers_that_leave_the_schedule_are_told_of_with_the_cure(reports, sampler):
+    tiny = shared("flux_dev")
+    cached = with_stepcache(tiny.patcher)
+    run(cached, tiny, STEPS, sampler=sampler)
+    assert NOTHING_LEARNED in reports[0].messages and RECORDING not in reports[0].messages
+    run(cached, tiny, STEPS)
+    run(cached, tiny, STEPS, sampler=sampler)
+    assert reports[2].settings["plan"] == "learned from one picture" and "use mode general" in NOTHING_LEARNED
 
 
 def test_limits_hold_and_are_planned_for(reports):
