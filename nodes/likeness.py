@@ -9,24 +9,35 @@ from typing import Any
 from torch import Tensor
 
 from ..cache_core.quality import WINDOW_SIZE, psnr, ssim
+from ..cache_core.session import finite
+
+NOT_FINITE = "cannot be told, as there are values that are not finite (a black picture)"
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """`psnr` in dB, infinite where nothing differs; `ssim` at most 1, None where there are too few pixels for it."""
+    """`psnr` in dB, infinite where nothing differs; `ssim` at most 1, None where there are too few pixels for it.
+
+    NaN, or a PSNR of minus infinity, where a value that is compared is not finite.
+    """
 
     psnr: float
     ssim: float | None
 
+    @property
+    def same(self) -> bool:
+        return self.psnr == math.inf
+
     def __str__(self) -> str:
-        if math.isinf(self.psnr):
+        if self.same:
             return "the same"
+        if not math.isfinite(self.psnr):
+            return NOT_FINITE
         return f"PSNR {self.psnr:.1f} dB" + (f", SSIM {self.ssim:.3f}" if self.ssim is not None else "")
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON knows no infinity, so the PSNR of what is the same is None."""
-        same = math.isinf(self.psnr)
-        return {"same": same, "psnr": None if same else self.psnr, "ssim": self.ssim}
+        """JSON knows neither infinity nor NaN: they become None."""
+        return {"same": self.same, "psnr": finite(self.psnr), "ssim": finite(self.ssim)}
 
 
 def picture_likeness(reference: Tensor, other: Tensor) -> Likeness:
@@ -56,7 +67,7 @@ def likeness(reference: Tensor, other: Tensor) -> Likeness:
     One after the other, as the statistics of a whole video would take many times its memory.
     """
     pairs = list(zip(reference, other, strict=True))
-    different = [value for value in (psnr(a, b) for a, b in pairs) if math.isfinite(value)]
+    different = [value for value in (psnr(a, b) for a, b in pairs) if value != math.inf]
     similar = [ssim(a, b) for a, b in pairs] if min(reference.shape[-2:]) >= WINDOW_SIZE else []
     return Likeness(
         sum(different) / len(different) if different else math.inf,
