@@ -124,9 +124,19 @@ def out_of_range(inputs: Iterable[io.Input], settings: Mapping[str, Any]) -> str
     """What is wrong with numbers that came from another node, which ComfyUI checks only where they were typed; or None."""
     for entry in inputs:
         low, high, value = getattr(entry, "min", None), getattr(entry, "max", None), settings.get(entry.id)
-        if low is not None and value is not None and not low <= value <= high:
+        if low is None or value is None:
+            continue
+        if not isinstance(value, (int, float)):
+            return f"{entry.id} is {value!r}. Use a number."
+        if not low <= value <= high:
             return f"{entry.id} is {value:g}. Use a number from {low:g} to {high:g}."
     return None
+
+
+def refuse_out_of_range(inputs: Iterable[io.Input], settings: Mapping[str, Any]) -> None:
+    """Raises ValueError where `out_of_range` finds something."""
+    if problem := out_of_range(inputs, settings):
+        raise ValueError(problem)
 
 
 def limits_of(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Calibrate, Load Profile and Save Profile, and what other nodes make of a profile."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -129,6 +130,19 @@ def test_profile_mode_uses_what_is_connected_on_another_model_too(reports):  # n
 def test_few_steps_cannot_be_calibrated():
     with pytest.raises(ValueError, match="nothing to calibrate: 8 steps are few"):
         calibrate(shared("flux_dev"), steps=8)
+
+
+@pytest.mark.parametrize("wrong", [dict(steps=0), dict(runs=0), dict(runs=-1), dict(speedup=math.nan), dict(speedup=0.5),
+    dict(trials=-1), dict(cfg=math.nan), dict(seed=-1)], ids=str)  # fmt: skip
+def test_a_linked_number_out_of_range_is_refused_with_the_cure(wrong):
+    """ComfyUI checks the range of typed numbers only."""
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"{name} is .* Use a number"):
+        calibrate(shared("flux_dev"), **wrong)
+
+
+def test_the_last_seed_is_followed_by_the_first():
+    assert calibrate(shared("flux_dev"), seed=2**64 - 1, runs=2)[0].learned[0].recording.runs == 2
 
 
 def test_a_stop_loses_one_run(monkeypatch):
