@@ -107,7 +107,7 @@ class StepCache(base.CacheNode):
 
     @classmethod
     def plan(cls, model, settings: base.Settings, run_facts: Facts | None = None) -> Plan | None:
-        if settings["mode"] == PROFILE and settings.get("profile") is None:
+        if settings["mode"] == PROFILE and not isinstance(settings.get("profile"), ModelProfile):
             raise ValueError("mode is profile, but none is connected. Connect Load Profile or Calibrate, or use learn.")
         if settings["speedup"] <= 1:
             return None

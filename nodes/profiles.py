@@ -87,6 +87,8 @@ class SaveProfile(io.ComfyNode):
 
     @classmethod
     def execute(cls, profile, name) -> io.NodeOutput:
+        if not isinstance(profile, ModelProfile):
+            raise ValueError("No profile is connected. Connect Calibrate or Load Profile.")
         folder = saved_profiles()
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{safe_name(name)}.json"

@@ -168,9 +168,17 @@ def test_limits_hold_and_are_planned_for(reports):
     assert not any(each.reused for each in reports[1].trace[:4] + reports[1].trace[12:])
 
 
-def test_profile_mode_needs_a_profile():
+@pytest.mark.parametrize("given", [None, "profiles/mine.json", {}, 5])
+def test_profile_mode_needs_a_profile(given):
+    """ComfyUI lets any typed value through where a connection is expected."""
     with pytest.raises(ValueError, match="Connect Load Profile"):
-        with_stepcache(shared("flux_dev").patcher, mode="profile")
+        with_stepcache(shared("flux_dev").patcher, mode="profile", profile=given)
+
+
+@pytest.mark.parametrize("speedup", [float("nan"), 0.5, 9.0])
+def test_a_linked_speedup_out_of_range_is_refused_without_word_of_a_threshold(speedup):
+    with pytest.raises(ValueError, match=r"Use a number from 1 to 5 \(2 computes half of the evaluations\)\.$"):
+        with_stepcache(shared("flux_dev").patcher, speedup=speedup)
 
 
 def test_a_folder_that_cannot_be_written_costs_no_picture(reports, own_user_folder):
