@@ -9,6 +9,7 @@ import comfy.utils
 from comfy_api.latest import io, ui
 
 from ..cache_core.learned import evaluations_for
+from ..model_patches.profile_folder import user_profiles
 from .auto import ProfileType
 from .base import CATEGORY
 from .calibration import INJECTED, Calibration, Scene
@@ -85,6 +86,7 @@ class Calibrate(io.ComfyNode):
                 trials, measure_gains) -> io.NodeOutput:  # fmt: skip
         numbers = dict(seed=seed, steps=steps, cfg=cfg, runs=runs, speedup=speedup, trials=trials)
         refuse_out_of_range(cls.define_schema().inputs, numbers)
+        user_profiles().refuse_if_not_writable()
         scene = Scene(positive, negative, latent_image, steps, cfg, sampler_name, scheduler)
         tries = trials if speedup > 1 else 0
         pictures = runs + (min(INJECTED, steps - 1) if measure_gains else 0) + tries * runs

@@ -106,9 +106,7 @@ def check_settings(
         )
     if speedup and not 1 <= speedup <= MOST_SPEEDUP:
         otherwise = "" if threshold is None else ", or 0 to use the threshold"
-        return (
-            f"speedup is {speedup:g}. Use a number from 1 to {MOST_SPEEDUP:g} (2 computes half of the evaluations){otherwise}."
-        )
+        return f"speedup is {speedup:g}. Use a number from 1 to {MOST_SPEEDUP:g} (2 computes half of the evaluations){otherwise}."
     for name, value in (("start_percent", start_percent), ("end_percent", end_percent)):
         if value is not None and not 0 <= value <= 1:
             return f"{name} is {value:g}. Use a number from 0 to 1."
