@@ -122,7 +122,7 @@ def out_of_range(inputs: Iterable[io.Input], settings: Mapping[str, Any]) -> str
     """What is wrong with numbers that came from another node, which ComfyUI checks only where they were typed; or None."""
     for entry in inputs:
         low, high, value = getattr(entry, "min", None), getattr(entry, "max", None), settings.get(entry.id)
-        if low is None or value is None:
+        if low is None or high is None or value is None:
             continue
         if not isinstance(value, (int, float)):
             return f"{entry.id} is {value!r}. Use a number."
