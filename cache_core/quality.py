@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,13 +16,13 @@ def psnr(a: Tensor, b: Tensor, peak: float = 1.0) -> float:
     """Peak signal-to-noise ratio in dB: `10 log10(peak^2 / mean((a - b)^2))`.
 
     `a`, `b`: (..., C, H, W), values in [0, peak]. One value a picture, averaged over the leading dimensions.
-    Identical pictures give `inf`, and so does a batch that holds an identical pair. Values that are not finite give
-    `-inf` or NaN.
+    Identical pictures give `inf`, and so does a batch that holds an identical pair. Values that are not finite give NaN or
+    `-inf`.
     Raises ValueError if the shapes differ.
     """
     a, b = _as_pictures(a, b)
     errors = (a - b).square().mean(dim=(1, 2, 3))  # (pictures,)
-    values = [math.inf if error == 0 else 10 * (math.log10(peak**2) - math.log10(error)) for error in errors.tolist()]
+    values = (10 * torch.log10(peak**2 / errors)).tolist()
     return sum(values) / len(values)
 
 

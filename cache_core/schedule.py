@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 
 from .types import Step
 
-TOLERANCE = 1e-4
-"""Relative: sigmas closer than this are the same node of the schedule (fp16 schedules round this much)."""
+TOLERANCE = 2e-4
+"""Relative: sigmas closer than this are the same node of the schedule.
+
+fp16 schedules round half as much, and ComfyUI's SDE samplers begin flow models without a shift 1e-4 below the first sigma.
+"""
 
 
 class StepClock:

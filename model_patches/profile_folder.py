@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,14 +64,21 @@ class ProfileFolder:
             OSError: the folder cannot be written.
         """
         with writing:
-            known = self._read(model, identity)
+            with told_of(self.path):
+                known = self._read(model, identity)
             profile = change(known)
             if profile is known:
                 return known
-            self.path.mkdir(parents=True, exist_ok=True)
             write_whole(self.file(ModelProfile(model, identity)), profile.as_json())
             self._drop_oldest()
         return profile
+
+    def refuse_if_not_writable(self) -> None:
+        """Raises OSError if nothing can be kept here: better told before hours of sampling than after."""
+        with told_of(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path):
+                pass
 
     def _drop_oldest(self) -> None:
         files = list(self.path.glob("*.json"))
@@ -88,29 +95,47 @@ def read_profile(file: Path) -> ModelProfile:
         OSError: the file cannot be read.
         ValueError: it holds no profile; says why.
     """
-    with file.open(encoding="utf-8") as stream:
+    with file.open(encoding="utf-8-sig") as stream:  # editors on Windows put a mark in front
         return ModelProfile.from_json(stream.read(MOST_CHARACTERS + 1))
 
 
-def write_whole(file: Path, text: str) -> None:
-    """Write so that others see the old file or the new one, never a part."""
-    part = file.with_name(f"{file.stem}.{uuid.uuid4().hex}.tmp")
+@contextlib.contextmanager
+def told_of(folder: Path) -> Iterator[None]:
+    """What goes wrong with files of the folder is raised with the cure."""
     try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, file)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+        yield
+    except OSError as problem:
+        raise OSError(
+            f"{problem}. StepCache keeps what it learns in {folder}: let ComfyUI write there, or start it with another "
+            "--user-directory."
+        ) from problem
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write so that others see the old file or the new one, never a part; the folder is made if it is missing.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with told_of(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(f"{file.stem}.{uuid.uuid4().hex}.tmp")
+        try:
+            part.write_text(text, encoding="utf-8")
+            os.replace(part, file)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
 
 
 def safe_name(name: str) -> str:
-    """Of letters, digits and dashes alone.
+    """Of letters of any script, digits and dashes alone; at most 100 bytes.
 
     >>> safe_name("Wan 2.2 / A14B")
     'Wan-2-2-A14B'
     """
-    words = "".join(letter if letter.isalnum() and letter.isascii() else " " for letter in name).split()
-    return "-".join(words)[:100] or "model"
+    words = "".join(letter if letter.isalnum() else " " for letter in name).split()
+    return "-".join(words).encode()[:100].decode(errors="ignore") or "model"
 
 
 def user_folder() -> Path:

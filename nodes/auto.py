@@ -31,8 +31,8 @@ ProfileType = io.Custom("STEPCACHE_PROFILE")
 
 RECORDING = "this picture is computed in full and recorded; the next with these settings will be faster"
 NOTHING_LEARNED = (
-    "This run gave nothing to learn from: the sampler left out a step, or an output was not finite. "
-    "Use mode general, or another sampler."
+    "This run gave nothing to learn from: the sampler passed by sigmas of the schedule, or an output was not finite. "
+    "Record a picture with another sampler (euler), which serves this one too, or use mode general."
 )
 OTHER_NODE = "to reuse all the same take another cache node, with a threshold of your own"
 
@@ -107,7 +107,7 @@ class StepCache(base.CacheNode):
 
     @classmethod
     def plan(cls, model, settings: base.Settings, run_facts: Facts | None = None) -> Plan | None:
-        if settings["mode"] == PROFILE and settings.get("profile") is None:
+        if settings["mode"] == PROFILE and not isinstance(settings.get("profile"), ModelProfile):
             raise ValueError("mode is profile, but none is connected. Connect Load Profile or Calibrate, or use learn.")
         if settings["speedup"] <= 1:
             return None

@@ -9,9 +9,14 @@ import comfy.utils
 from comfy_api.latest import io, ui
 
 from ..cache_core.learned import evaluations_for
+from ..model_patches.profile_folder import user_profiles
 from .auto import ProfileType
 from .base import CATEGORY
 from .calibration import INJECTED, Calibration, Scene
+from .inputs import refuse_out_of_range
+
+SEEDS = 2**64
+"""How many there are; after the last comes the first."""
 
 
 class Calibrate(io.ComfyNode):
@@ -36,7 +41,7 @@ class Calibrate(io.ComfyNode):
                     "seed",
                     default=0,
                     min=0,
-                    max=2**64 - 1,
+                    max=SEEDS - 1,
                     control_after_generate=True,
                     tooltip="Of the first picture.",
                 ),
@@ -79,12 +84,15 @@ class Calibrate(io.ComfyNode):
     @classmethod
     def execute(cls, model, positive, negative, latent_image, seed, steps, cfg, sampler_name, scheduler, runs, speedup,
                 trials, measure_gains) -> io.NodeOutput:  # fmt: skip
+        numbers = dict(seed=seed, steps=steps, cfg=cfg, runs=runs, speedup=speedup, trials=trials)
+        refuse_out_of_range(cls.define_schema().inputs, numbers)
+        user_profiles().refuse_if_not_writable()
         scene = Scene(positive, negative, latent_image, steps, cfg, sampler_name, scheduler)
         tries = trials if speedup > 1 else 0
         pictures = runs + (min(INJECTED, steps - 1) if measure_gains else 0) + tries * runs
         calibration = Calibration(model, scene, comfy.utils.ProgressBar(pictures * steps))
         for n in range(runs):
-            calibration.record(seed + n)
+            calibration.record((seed + n) % SEEDS)
         if measure_gains:
             calibration.inject()
         calibration.fit()

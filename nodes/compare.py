@@ -16,6 +16,7 @@ from torch import Tensor
 from ..cache_core.report import RunReport
 from ..model_patches.install import without_cache
 from .base import CATEGORY
+from .inputs import refuse_out_of_range
 from .likeness import Likeness, latent_likeness, picture_likeness
 from .runs import log_of
 from .sampling import RATIOS, parts_of, sampled
@@ -96,8 +97,7 @@ class CacheCompare(io.ComfyNode):
         log, plain = log_of(model), without_cache(model)
         if log is None or plain is None:
             raise ValueError(NO_CACHE)
-        if settings["denoise"] <= 0:
-            raise ValueError("denoise is 0, so nothing would be sampled. Use a number above 0.")
+        refuse_out_of_range(sampling_inputs(), settings)
         sampling = Sampling(latent_image, settings)
         sampling.warm_up(plain)
         exact, plain_seconds = sampling.timed(plain, 0)

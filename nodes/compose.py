@@ -29,7 +29,7 @@ from ..model_patches.calibration import Calibration, calibration_for, published
 from ..model_patches.variants import Facts
 from .base import CacheNode, Settings
 from .compose_inputs import DIFFERENCE, NO_MASK, choices, compose_inputs
-from .inputs import AUTOMATIC, check_settings, limits_of, speedup_input
+from .inputs import AUTOMATIC, check_settings, limits_of, refuse_out_of_range, speedup_input
 from .planned_nodes import NO_CURVE, careful, chosen_curve
 from .threshold_nodes import NO_FIGURES
 
@@ -85,7 +85,7 @@ class ComposeCache(CacheNode):
         Raises:
             ValueError: the parts do not fit together or not to the model; the text says why and what to do.
         """
-        refuse_unknown_choices(settings)
+        refuse_impossible_choices(settings)
         if switched_off(settings):
             return None
         problem = check_settings(settings["policy"].get("threshold"))
@@ -94,11 +94,13 @@ class ComposeCache(CacheNode):
         return composed(model, settings, run_facts)
 
 
-def refuse_unknown_choices(settings: Settings) -> None:
+def refuse_impossible_choices(settings: Settings) -> None:
+    """Options that there are not, and numbers of their inputs out of range; the threshold has a check of its own."""
     for name, options in choices().items():
         chosen = (settings.get(name) or {}).get(name)
         if chosen not in options:
             raise ValueError(f"{name} is {chosen!r}. Use one of: {', '.join(options)}.")
+        refuse_out_of_range((entry for entry in options[chosen] if entry.id != "threshold"), settings[name])
 
 
 def switched_off(settings: Settings) -> bool:

@@ -108,10 +108,8 @@ def check_settings(
             "or a number above 0 (larger is faster and less exact)."
         )
     if speedup and not 1 <= speedup <= MOST_SPEEDUP:
-        return (
-            f"speedup is {speedup:g}. Use a number from 1 to {MOST_SPEEDUP:g} (2 computes half of the evaluations), or 0 to "
-            "use the threshold."
-        )
+        otherwise = "" if threshold is None else ", or 0 to use the threshold"
+        return f"speedup is {speedup:g}. Use a number from 1 to {MOST_SPEEDUP:g} (2 computes half of the evaluations){otherwise}."
     for name, value in (("start_percent", start_percent), ("end_percent", end_percent)):
         if value is not None and not 0 <= value <= 1:
             return f"{name} is {value:g}. Use a number from 0 to 1."
@@ -127,9 +125,19 @@ def out_of_range(inputs: Iterable[io.Input], settings: Mapping[str, Any]) -> str
     """What is wrong with numbers that came from another node, which ComfyUI checks only where they were typed; or None."""
     for entry in inputs:
         low, high, value = getattr(entry, "min", None), getattr(entry, "max", None), settings.get(entry.id)
-        if low is not None and value is not None and not low <= value <= high:
+        if low is None or high is None or value is None:
+            continue
+        if not isinstance(value, (int, float)):
+            return f"{entry.id} is {value!r}. Use a number."
+        if not low <= value <= high:
             return f"{entry.id} is {value:g}. Use a number from {low:g} to {high:g}."
     return None
+
+
+def refuse_out_of_range(inputs: Iterable[io.Input], settings: Mapping[str, Any]) -> None:
+    """Raises ValueError where `out_of_range` finds something."""
+    if problem := out_of_range(inputs, settings):
+        raise ValueError(problem)
 
 
 def limits_of(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,12 +11,14 @@ from torch import Tensor
 from ..cache_core.quality import WINDOW_SIZE, psnr, ssim
 from ..cache_core.session import finite
 
+NOT_FINITE = "cannot be told, as there are values that are not finite (a black picture)"
+
 
 @dataclass(frozen=True)
 class Likeness:
     """`psnr` in dB, infinite where nothing differs; `ssim` at most 1, None where there are too few pixels for it.
 
-    Both may be NaN, and `psnr` -inf, where a value is not finite.
+    NaN, or a PSNR of minus infinity, where a value that is compared is not finite.
     """
 
     psnr: float
@@ -30,11 +32,11 @@ class Likeness:
         if self.same:
             return "the same"
         if not math.isfinite(self.psnr):
-            return "not comparable, as there are values that are not finite"
+            return NOT_FINITE
         return f"PSNR {self.psnr:.1f} dB" + (f", SSIM {self.ssim:.3f}" if self.ssim is not None else "")
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON knows finite numbers only, so the PSNR of what is the same is None."""
+        """JSON knows neither infinity nor NaN: they become None."""
         return {"same": self.same, "psnr": finite(self.psnr), "ssim": finite(self.ssim)}
 
 

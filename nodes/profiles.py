@@ -61,7 +61,7 @@ class LoadProfile(io.ComfyNode):
             raise ValueError("Choose a profile file, or paste a profile into the text.")
         try:
             return io.NodeOutput(read_profile(path) if path else ModelProfile.from_json(text))
-        except ValueError as problem:
+        except (OSError, ValueError) as problem:
             raise ValueError(f"{file if path else 'The text'} is no profile: {problem}. Save it again.") from problem
 
 
@@ -87,8 +87,8 @@ class SaveProfile(io.ComfyNode):
 
     @classmethod
     def execute(cls, profile, name) -> io.NodeOutput:
-        folder = saved_profiles()
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"{safe_name(name)}.json"
+        if not isinstance(profile, ModelProfile):
+            raise ValueError("No profile is connected. Connect Calibrate or Load Profile.")
+        file = saved_profiles() / f"{safe_name(name)}.json"
         write_whole(file, profile.as_json())
         return io.NodeOutput(profile.as_json(), ui=ui.PreviewText(f"saved as {file}"))

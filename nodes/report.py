@@ -24,8 +24,8 @@ NO_CACHE = (
     "node is bypassed or switched off (threshold 0)."
 )
 NO_RUN = (
-    "The cached model has not been sampled. Give the sampler the model of the cache node, and connect what comes out of the "
-    "sampler, or anything made of it, to `after`."
+    "What is connected to `after` was not sampled with this cached model. Give the sampler the model of the cache node, and "
+    "connect what comes out of the sampler, or anything made of it, to `after`."
 )
 
 

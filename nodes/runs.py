@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from comfy.model_patcher import ModelPatcher
+from comfy_execution.progress import get_progress_state
 from comfy_execution.utils import get_executing_context
 
 from ..cache_core.report import RunReport
@@ -25,7 +26,7 @@ KEPT = 64
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """A run and where it was made: node ids are those of the prompt, None outside of ComfyUI's execution."""
+    """A run and where it was made: the node as it is in the prompt, None outside of ComfyUI's execution."""
 
     report: RunReport
     sampler: str | None
@@ -45,9 +46,16 @@ class RunLog:
 
     def __call__(self, report: RunReport) -> None:
         if not any(run.report is report for run in self.runs):
-            here = get_executing_context()
-            self.runs.append(LoggedRun(report, here and str(here.node_id), here and here.prompt_id, time.monotonic()))
+            self.runs.append(LoggedRun(report, *executing(), time.monotonic()))
         self.display(report)
+
+
+def executing() -> tuple[str | None, str | None]:
+    """The node that runs now and its prompt; of a node that another one made at run time that other one."""
+    here = get_executing_context()
+    if here is None:
+        return None, None
+    return str(get_progress_state().dynprompt.get_real_node_id(here.node_id)), here.prompt_id
 
 
 def log_of(carrier) -> RunLog | None:
@@ -78,11 +86,13 @@ def runs_behind(logs: Iterable[RunLog], nodes: Collection[str]) -> list[LoggedRu
     """The finished runs that made a value which depends on `nodes`, oldest first.
 
     Of each sampler among them its last prompt with a run: where ComfyUI did not sample again, that is an older one.
-    If none of them is among `nodes` (nodes that made others while running), the runs of the newest prompt.
+    Where that cannot be told, as no nodes are known or a node sampled in a thread of its own, the runs of the newest prompt.
     """
-    runs = sorted((run for log in logs for run in log.runs if run.report.finished), key=lambda run: run.started)
+    different = {id(log): log for log in logs}.values()
+    runs = sorted((run for log in different for run in log.runs if run.report.finished), key=lambda run: run.started)
     known = [run for run in runs if run.sampler in nodes]
     if not known:
-        return [run for run in runs if run.prompt == runs[-1].prompt]
+        placeless = [run for run in runs if run.sampler is None or not nodes]
+        return [run for run in placeless if run.prompt == placeless[-1].prompt]
     newest = {run.sampler: run.prompt for run in known}
     return [run for run in known if run.prompt == newest[run.sampler]]

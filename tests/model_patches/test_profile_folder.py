@@ -105,12 +105,29 @@ def test_the_files_not_written_for_longest_give_way(folder, monkeypatch):
     assert names(folder) == ["Flux-2.json", "Flux-3.json", "Flux-4.json"]
 
 
-def test_a_folder_that_cannot_be_made_raises(tmp_path):
+def test_a_folder_that_cannot_be_made_raises_with_the_cure(tmp_path):
     (tmp_path / "file").write_text("")
     folder = ProfileFolder(tmp_path / "file" / "profiles")
     assert folder.load("Flux", IDENTITY) == ModelProfile("Flux", IDENTITY)
-    with pytest.raises(OSError):
-        folder.update("Flux", IDENTITY, add(8))
+    for attempt in (
+        lambda: folder.update("Flux", IDENTITY, add(8)),
+        lambda: write_whole(folder.path / "mine.json", ""),
+        folder.refuse_if_not_writable,
+    ):
+        with pytest.raises(OSError, match="let ComfyUI write there"):
+            attempt()
+
+
+def test_a_profile_that_an_editor_marked_as_utf_8_is_read(folder):
+    file = folder.file(ModelProfile("Flux", IDENTITY))
+    folder.update("Flux", IDENTITY, add(8))
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert len(folder.load("Flux", IDENTITY).learned) == 1
+
+
+def test_nothing_is_left_of_a_look_whether_the_folder_can_be_written(folder):
+    folder.refuse_if_not_writable()
+    assert names(folder) == []
 
 
 def test_a_file_that_cannot_be_read_now_is_not_lost(folder, caplog):
@@ -170,8 +187,10 @@ def test_processes_that_write_at_once_leave_a_file_that_can_be_read(folder):
         ("../..", "model"),
         ("", "model"),
         ("c:\\x", "c-x"),
-        ("中文", "model"),
+        ("中文 模型", "中文-模型"),
+        ("…", "model"),
         ("a" * 300, "a" * 100),
+        ("é" + "中" * 99, "é" + "中" * 32),
     ],
 )
 def test_names_of_files(name, safe):

@@ -12,7 +12,7 @@ from stepcache.cache_core.recording import MOST_STEPS
 from stepcache.model_patches.identity import model_identity
 from stepcache.model_patches.profile_folder import profile_of
 from stepcache.nodes import base
-from stepcache.nodes.auto import StepCache
+from stepcache.nodes.auto import NOTHING_LEARNED, RECORDING, StepCache
 
 from ..model_patches.real_configs import FLUX
 from ..model_patches.test_identity import with_lora
@@ -135,6 +135,29 @@ def test_every_kind_of_sampler_learns_and_plans(reports, sampler):
     assert reports[1].reused >= 0.4 * reports[1].evaluations
 
 
+@pytest.mark.parametrize("sampler", ["dpmpp_sde", "dpmpp_2m_sde", "er_sde", "seeds_2", "sa_solver", "exp_heun_2_x0"])
+def test_samplers_that_begin_below_the_first_sigma_learn(reports, sampler):
+    """They begin a flow model without a shift at sigma 0.9999."""
+    tiny = build("sd3")
+    tiny.patcher.get_model_object("model_sampling").set_parameters(shift=1.0)
+    cached = with_stepcache(tiny.patcher, guard=0.0)
+    for _ in range(2):
+        run(cached, tiny, STEPS, sampler=sampler)
+    assert reports[0].trace[0].sigma < 1 and reports[1].settings["plan"] == "learned from one picture"
+    assert reports[1].reused > 0
+
+
+@pytest.mark.parametrize("sampler", ["dpm_fast", "dpm_adaptive"])
+def test_samplers_that_leave_the_schedule_are_told_of_with_the_cure(reports, sampler):
+    tiny = shared("flux_dev")
+    cached = with_stepcache(tiny.patcher)
+    run(cached, tiny, STEPS, sampler=sampler)
+    assert NOTHING_LEARNED in reports[0].messages and RECORDING not in reports[0].messages
+    run(cached, tiny, STEPS)
+    run(cached, tiny, STEPS, sampler=sampler)
+    assert reports[2].settings["plan"] == "learned from one picture" and "use mode general" in NOTHING_LEARNED
+
+
 def test_limits_hold_and_are_planned_for(reports):
     tiny = shared("flux_dev")
     run(with_stepcache(tiny.patcher, mode="general", speedup=4.0, max_consecutive=2, guard=0.0), tiny, STEPS)
@@ -145,9 +168,17 @@ def test_limits_hold_and_are_planned_for(reports):
     assert not any(each.reused for each in reports[1].trace[:4] + reports[1].trace[12:])
 
 
-def test_profile_mode_needs_a_profile():
+@pytest.mark.parametrize("given", [None, "profiles/mine.json", {}, 5])
+def test_profile_mode_needs_a_profile(given):
+    """ComfyUI lets any typed value through where a connection is expected."""
     with pytest.raises(ValueError, match="Connect Load Profile"):
-        with_stepcache(shared("flux_dev").patcher, mode="profile")
+        with_stepcache(shared("flux_dev").patcher, mode="profile", profile=given)
+
+
+@pytest.mark.parametrize("speedup", [float("nan"), 0.5, 9.0])
+def test_a_linked_speedup_out_of_range_is_refused_without_word_of_a_threshold(speedup):
+    with pytest.raises(ValueError, match=r"Use a number from 1 to 5 \(2 computes half of the evaluations\)\.$"):
+        with_stepcache(shared("flux_dev").patcher, speedup=speedup)
 
 
 def test_a_folder_that_cannot_be_written_costs_no_picture(reports, own_user_folder):
@@ -236,11 +267,3 @@ def test_a_plan_is_kept_with_what_it_was_made_from(reports, tmp_path):
         assert sorted(kept()) == counts
     run(with_stepcache(tiny.patcher, speedup=3.0, max_consecutive=2), tiny, STEPS)
     assert sorted(kept()) == [4, 8]
-
-
-def test_a_sampler_that_leaves_steps_out_teaches_nothing_and_says_so(reports, tmp_path):
-    tiny = shared("flux_dev")
-    run(with_stepcache(tiny.patcher), tiny, STEPS, sampler="dpm_adaptive")
-    assert not files(tmp_path) and [message.split(":")[0] for message in reports[0].messages] == [
-        "This run gave nothing to learn from"
-    ]

@@ -1,6 +1,7 @@
 """Calibrate, Load Profile and Save Profile, and what other nodes make of a profile."""
 
 import json
+import math
 from inspect import signature
 
 import comfy.sample
@@ -18,7 +19,7 @@ from stepcache.nodes.profiles import NO_FILE, LoadProfile, SaveProfile
 from stepcache.nodes.sampling import RATIOS
 from stepcache.nodes.threshold_nodes import TeaCache
 
-from ..sampling import run
+from ..sampling import count_block_runs, run
 from ..tiny_models import build, shared
 from .test_auto import reports, with_stepcache  # noqa: F401
 
@@ -158,6 +159,30 @@ def test_few_steps_cannot_be_calibrated():
         calibrate(shared("flux_dev"), steps=8)
 
 
+def test_a_folder_that_cannot_be_written_is_told_of_before_sampling(own_user_folder):
+    own_user_folder.mkdir(parents=True)
+    (own_user_folder / "stepcache").write_text("a file in the way")
+    tiny = shared("flux_dev")
+    with count_block_runs(tiny.patcher) as runs, pytest.raises(OSError, match="let ComfyUI write there"):
+        calibrate(tiny)
+    assert runs.count == 0
+    with pytest.raises(OSError, match="let ComfyUI write there"):
+        SaveProfile.execute(ModelProfile("Flux", ""), "mine")
+
+
+@pytest.mark.parametrize("wrong", [dict(steps=0), dict(runs=0), dict(runs=-1), dict(speedup=math.nan), dict(speedup=0.5),
+    dict(trials=-1), dict(cfg=math.nan), dict(seed=-1)], ids=str)  # fmt: skip
+def test_a_linked_number_out_of_range_is_refused_with_the_cure(wrong):
+    """ComfyUI checks the range of typed numbers only."""
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"{name} is .* Use a number"):
+        calibrate(shared("flux_dev"), **wrong)
+
+
+def test_the_last_seed_is_followed_by_the_first():
+    assert calibrate(shared("flux_dev"), seed=2**64 - 1, runs=2)[0].learned[0].recording.runs == 2
+
+
 def test_a_stop_loses_one_run(monkeypatch):
     tiny, done = shared("flux_dev"), []
 
@@ -197,6 +222,9 @@ def test_the_inputs_and_their_order_are_a_contract(node, inputs):
 def test_a_damaged_or_huge_file_is_refused_with_the_cure(own_user_folder):
     folder = own_user_folder / "stepcache" / "saved"
     folder.mkdir(parents=True)
+    (folder / "folder.json").mkdir()
+    with pytest.raises(ValueError, match="saved/folder.json is no profile"):
+        LoadProfile.execute("saved/folder.json")
     for name, content in (("bad.json", b"\xff\xfe"), ("cut.json", b'{"format": "stepcache profile"')):
         (folder / name).write_bytes(content)
         with pytest.raises(ValueError, match=f"saved/{name} is no profile.*Save it again"):

@@ -1,5 +1,6 @@
 """Cache Compare on a tiny model: what it samples is what a KSampler samples."""
 
+import math
 from pathlib import Path
 
 import comfy.model_management
@@ -116,11 +117,14 @@ def test_a_model_without_a_cache_is_refused_with_the_cure():
     assert "nothing to compare" in NO_CACHE
 
 
-def test_nothing_to_sample_is_refused_with_the_cure():
+@pytest.mark.parametrize("wrong", [dict(denoise=0.0), dict(denoise=math.nan), dict(steps=0), dict(steps=-3), dict(seed=-1),
+    dict(cfg=math.nan), dict(cfg="3")], ids=str)  # fmt: skip
+def test_a_linked_number_out_of_range_is_refused_with_the_cure(wrong):
     """ComfyUI checks the range of typed numbers only."""
     tiny = shared("flux_dev")
-    with pytest.raises(ValueError, match="Use a number above 0"):
-        compared(cached(tiny), tiny, denoise=0.0)
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"{name} is .* Use a number"):
+        compared(cached(tiny), tiny, **wrong)
 
 
 def test_what_the_cache_had_to_say_is_told():

@@ -1,5 +1,6 @@
 """Likeness of latents and pictures."""
 
+import json
 import math
 
 import pytest
@@ -28,12 +29,16 @@ def test_the_same_is_told_and_json_has_no_infinity():
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
-def test_what_is_not_finite_is_not_the_same(broken):
+@pytest.mark.parametrize("both", [True, False])
+def test_what_is_not_finite_is_told_and_is_not_the_same(broken, both):
     a, b = random(2, 16, 16, 3), random(2, 16, 16, 3)
-    b[1, 3, 3, 0] = broken
+    b[1, 0, 0, 0] = broken
+    if both:
+        a[1, 0, 0, 0] = broken
     found = picture_likeness(a, b)
-    assert "not finite" in str(found)
-    assert found.as_dict() == {"same": False, "psnr": None, "ssim": None}
+    assert "not finite" in str(found) and not found.same
+    assert json.dumps(found.as_dict(), allow_nan=False) and found.as_dict()["psnr"] is None
+    assert "not finite" in str(latent_likeness(a, b))
 
 
 def test_frames_that_are_the_same_do_not_make_the_others_so():

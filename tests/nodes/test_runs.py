@@ -1,5 +1,8 @@
 """Which runs a report finds: those behind its input, whatever else ran on the same model."""
 
+import pytest
+from comfy_execution.graph import DynamicPrompt
+from comfy_execution.progress import reset_progress_state
 from comfy_execution.utils import CurrentNodeContext
 
 from stepcache.cache_core.report import RunReport
@@ -78,12 +81,39 @@ def test_two_models_are_in_the_order_of_their_runs():
     assert names([low, high], {"3", "6"}) == ["high noise", "low noise"]
 
 
-def test_without_a_known_sampler_the_newest_prompt_counts():
+@pytest.mark.parametrize(("sampler", "nodes"), [("3", set()), (None, {"3"})], ids=["no nodes known", "in a thread"])
+def test_where_it_cannot_be_told_the_newest_prompt_counts(sampler, nodes):
     log = RunLog(lambda report: None)
-    ran(log, "3.0.0.1", "first", "old")
-    ran(log, "3.0.0.1", "second", "new")
-    assert names([log], {"3"}) == ["new"]
-    assert names([], {"3"}) == []
+    if sampler:
+        ran(log, sampler, "first", "old")
+        ran(log, sampler, "second", "new")
+    else:
+        log(RunReport("new", finished=True))
+    assert names([log], nodes) == ["new"]
+    assert names([], nodes) == []
+
+
+def test_runs_of_other_branches_of_the_workflow_are_left_out():
+    log = RunLog(lambda report: None)
+    ran(log, "6", "p", "another's")
+    assert names([log], {"3", "1"}) == []
+
+
+def test_a_node_that_was_made_at_run_time_stands_for_the_one_that_made_it():
+    log, prompt = RunLog(lambda report: None), DynamicPrompt(PROMPT)
+    prompt.add_ephemeral_node("3.0.0.1", PROMPT["3"], "3", "3")
+    reset_progress_state("p", prompt)
+    try:
+        ran(log, "3.0.0.1", "p", "made")
+    finally:
+        reset_progress_state("", DynamicPrompt({}))
+    assert names([log], {"3"}) == ["made"] and log.runs[0].sampler == "3"
+
+
+def test_one_log_given_twice_counts_once():
+    log = RunLog(lambda report: None)
+    ran(log, "3", "p", "run")
+    assert names([log, log], {"3"}) == ["run"]
 
 
 def test_unfinished_runs_are_left_out_and_the_log_is_bounded():
