@@ -9,6 +9,8 @@ from .architectures import model_name
 from .identity import model_identity, patches_identity
 from .variants import Facts
 
+ADAPTED = "adapted from what was learned with other settings"
+
 
 def kept_under(facts: Facts) -> Settings:
     """What a recording of the run depends on."""
@@ -25,7 +27,7 @@ def from_profile(profile: ModelProfile, facts: Facts) -> tuple[Learned | None, s
     if found is profile.exact(kept, sigmas):
         pictures = "one picture" if found.recording.runs == 1 else f"{found.recording.runs} pictures"
         return found, f"learned from {pictures}"
-    return found, "adapted from what was learned with other settings"
+    return found, ADAPTED
 
 
 def model_of(facts: Facts) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from ..cache_core.recording import MOST_STEPS, Recorder, Recording, falls
 from ..cache_core.report import RunReport
 from ..model_patches.calibration import few_step_model, general_recording
 from ..model_patches.identity import model_identity
-from ..model_patches.learning import from_profile, kept_under, model_of
+from ..model_patches.learning import ADAPTED, from_profile, kept_under, model_of
 from ..model_patches.profile_folder import profile_of, user_profiles
 from ..model_patches.variants import Facts
 from . import base
@@ -124,8 +124,12 @@ class StepCache(base.CacheNode):
             route = best_plan(learned, settings, run_facts)
         except (ValueError, np.linalg.LinAlgError) as problem:  # must not cost the picture
             return Plan(computing_all(f"no plan could be made ({problem}): {OTHER_NODE}"), shown)
-        method = planned(route, settings, run_facts)
-        return Plan(method, shown | {"plan": origin}, completed=keeping(learned, route, settings, run_facts))
+        method, shown = planned(route, settings, run_facts), shown | {"plan": origin}
+        if settings["mode"] == LEARN and origin == ADAPTED:
+            recorder = Recorder(run_facts["sigmas"], run_facts["flow"])
+            done = partial(keep_if_whole, recorder, model_of(run_facts), kept_under(run_facts))
+            return Plan(method, shown, recorder=recorder, completed=done)
+        return Plan(method, shown, completed=keeping(learned, route, settings, run_facts))
 
 
 def why_not(model, facts: Facts) -> str | None:
@@ -213,6 +217,12 @@ def learning_plan(facts: Facts, shown: dict[str, Any]) -> Plan:
     recorder = Recorder(facts["sigmas"], facts["flow"])
     done = partial(keep, recorder, model_of(facts), kept_under(facts))
     return Plan(computing_all(RECORDING), shown | {"plan": "being learned"}, recorder=recorder, completed=done)
+
+
+def keep_if_whole(recorder: Recorder, model: tuple[str, str], kept: Settings, report: RunReport) -> None:
+    """Where the guard had everything computed, what was learned before did not fit; now there is something that does."""
+    if recorder.recording() is not None:
+        keep(recorder, model, kept, report)
 
 
 def keep(recorder: Recorder, model: tuple[str, str], kept: Settings, report: RunReport) -> None:

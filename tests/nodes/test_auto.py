@@ -267,3 +267,13 @@ def test_a_plan_is_kept_with_what_it_was_made_from(reports, tmp_path):
         assert sorted(kept()) == counts
     run(with_stepcache(tiny.patcher, speedup=3.0, max_consecutive=2), tiny, STEPS)
     assert sorted(kept()) == [4, 8]
+
+
+def test_where_the_guard_refuses_all_that_was_adapted_the_run_is_learned_from(reports, tmp_path):
+    tiny = shared("flux_dev")
+    run(with_stepcache(tiny.patcher), tiny, STEPS)
+    suspicious = with_stepcache(tiny.patcher, guard=1e-6, speedup=1.1)
+    for _ in range(2):
+        run(suspicious, tiny, STEPS, scheduler="beta")
+    assert reports[1].settings["plan"].startswith("adapted") and reports[1].reused == 0
+    assert reports[2].settings["plan"] == "learned from one picture"
