@@ -108,9 +108,8 @@ def check_settings(
             "or a number above 0 (larger is faster and less exact)."
         )
     if speedup and not 1 <= speedup <= MOST_SPEEDUP:
-        allowed = (
-            f"from 1 to {MOST_SPEEDUP:g} (2 computes half of the evaluations), or 0 where there is a threshold instead"
-        )
+        otherwise = "" if threshold is None else ", or 0 to use the threshold"
+        allowed = f"from 1 to {MOST_SPEEDUP:g} (2 computes half of the evaluations){otherwise}"
         return f"speedup is {speedup:g}. Use a number {allowed}."
     for name, value in (("start_percent", start_percent), ("end_percent", end_percent)):
         if value is not None and not 0 <= value <= 1:

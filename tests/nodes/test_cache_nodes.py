@@ -76,6 +76,7 @@ def executed(node, model, **changed):
 )
 @every_node
 def test_wrong_settings_are_refused_with_the_cure(node, settings, problem):
+    settings = {"threshold": -1.0, **settings}
     with pytest.raises(ValueError, match=problem) as raised:
         executed(node, shared("flux_dev").patcher, **settings)
     assert check_settings(**settings) == str(raised.value) == node.validate_inputs(**settings)
