@@ -13,7 +13,7 @@ from typing import Any
 import numpy
 from torch import Tensor
 
-from ..cache_core.session import Branch
+from ..cache_core.branch import Branch
 
 
 def branches_of(

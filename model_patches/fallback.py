@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from ..cache_core.method import CacheMethod
-from ..cache_core.session import ModelCall
+from ..cache_core.model_call import ModelCall
 from .architecture import Architecture, unwrapped
 from .intercept import BlockInterception
 from .latent import Latent

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 
 from ..cache_core.method import CacheMethod
+from ..cache_core.model_call import ModelCall
 from ..cache_core.probes import TimeEmbedding
-from ..cache_core.session import ModelCall
 from .architecture import Architecture, unwrapped
 from .compiling import around_compiled, uncompiled
 from .latent import Latent

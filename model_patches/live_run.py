@@ -9,10 +9,12 @@ from typing import Any
 import comfy.model_management
 from torch import Tensor, nn
 
+from ..cache_core.branch import Branch
 from ..cache_core.method import Level, Plan
+from ..cache_core.model_call import ModelCall
 from ..cache_core.report import RunReport
 from ..cache_core.schedule import part_covered
-from ..cache_core.session import Branch, CacheSession, Judge, ModelCall
+from ..cache_core.session import CacheSession, Judge
 from ..cache_core.storage import CacheDevice, Storage
 from ..cache_core.types import Run
 from .architectures import identify

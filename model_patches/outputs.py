@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from ..cache_core.method import CacheMethod, Level
+from ..cache_core.model_call import ModelCall
 from ..cache_core.probes import Nothing
-from ..cache_core.session import ModelCall
 from .latent import Latent
 
 

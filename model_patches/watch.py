@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..cache_core.model_call import ModelCall
 from ..cache_core.probes import HeadResidual
-from ..cache_core.session import ModelCall
 from ..cache_core.spectral import token_grid
 from ..cache_core.types import Streams
 from .architecture import Arguments, arguments_by_name

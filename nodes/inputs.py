@@ -37,6 +37,16 @@ def speedup_input() -> io.Input:
     )
 
 
+def cache_device_input() -> io.Input:
+    return io.Combo.Input(
+        "cache_device",
+        options=list(CACHE_DEVICES),
+        default="auto",
+        tooltip="Where the cache is kept. auto: on the GPU while there is room, else in main memory. "
+        "cpu saves VRAM; each step then waits for a copy to main memory.",
+    )
+
+
 def shared_inputs() -> list[io.Input]:
     """`start_percent`, `end_percent`, `max_consecutive`, `cache_device`, `branches`, in this order."""
     return [
@@ -63,13 +73,7 @@ def shared_inputs() -> list[io.Input]:
             max=1000,
             tooltip="At most this many evaluations in a row are reused. 0 sets no limit.",
         ),
-        io.Combo.Input(
-            "cache_device",
-            options=list(CACHE_DEVICES),
-            default="auto",
-            tooltip="Where the cache is kept. auto: on the GPU while there is room, else in main memory. "
-            "cpu saves VRAM; each step then waits for a copy to main memory.",
-        ),
+        cache_device_input(),
         io.Combo.Input(
             "branches",
             options=list(BRANCHES),

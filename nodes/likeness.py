@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from ..cache_core.model_call import finite
 from ..cache_core.quality import WINDOW_SIZE, psnr, ssim
-from ..cache_core.session import finite
 
 NOT_FINITE = "cannot be told, as there are values that are not finite (a black picture)"
 

@@ -7,9 +7,9 @@ from typing import Any
 from comfy_api.latest import io
 
 from ..cache_core.stepping import TAILS, StepRule
-from ..cache_core.storage import CACHE_DEVICES
 from ..model_patches.soft_sampler import SoftCache
 from .base import CATEGORY
+from .inputs import cache_device_input
 from .progress import NodeProgress
 from .runs import SAMPLER_ATTRIBUTE, RunLog
 
@@ -129,13 +129,7 @@ def inputs() -> list[io.Input]:
             tooltip="How the rest of the schedule is spaced after a longer step. t: evenly in sigma, as published. "
             "u: as dense as the model's shift has it.",
         ),
-        io.Combo.Input(
-            "cache_device",
-            options=list(CACHE_DEVICES),
-            default="auto",
-            tooltip="Where the cache is kept. auto: on the GPU while there is room, else in main memory. "
-            "cpu saves VRAM; each step then waits for a copy to main memory.",
-        ),
+        cache_device_input(),
     ]
 
 

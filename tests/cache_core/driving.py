@@ -10,10 +10,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from stepcache.cache_core.branch import Branch, BranchState
 from stepcache.cache_core.method import CacheMethod, Level
 from stepcache.cache_core.policies import Policy
 from stepcache.cache_core.report import RunReport
-from stepcache.cache_core.session import Branch, BranchState, CacheSession
+from stepcache.cache_core.session import CacheSession
 from stepcache.cache_core.types import Run, Step
 
 FLUX_RATIOS = (

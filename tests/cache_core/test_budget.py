@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from stepcache.cache_core.method import CacheMethod
 from stepcache.cache_core.methods import dbcache, teacache
+from stepcache.cache_core.model_call import finite
 from stepcache.cache_core.policies.budget import reference_profile
 from stepcache.cache_core.report import Evaluation
 from stepcache.cache_core.schedule import StepClock
-from stepcache.cache_core.session import finite
 from stepcache.cache_core.step_masks import step_mask
 from stepcache.cache_core.types import Run
 

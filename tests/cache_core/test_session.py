@@ -6,10 +6,12 @@ import threading
 import pytest
 import torch
 
+from stepcache.cache_core.branch import Branch
 from stepcache.cache_core.methods import first_block_cache, meancache, softcache, taylorseer, teacache
+from stepcache.cache_core.model_call import MOST_REPEATS, joined
 from stepcache.cache_core.predictors import Newton, Taylor
 from stepcache.cache_core.report import RunReport
-from stepcache.cache_core.session import MOST_REPEATS, Branch, CacheSession, joined
+from stepcache.cache_core.session import CacheSession
 from stepcache.cache_core.types import Decision, Run
 
 SIGMAS = tuple(1 - i / 10 for i in range(11))

@@ -11,7 +11,6 @@ import stepcache
 from stepcache.cache_core.recording import MOST_STEPS
 from stepcache.model_patches.identity import model_identity
 from stepcache.model_patches.profile_folder import profile_of
-from stepcache.nodes import base
 from stepcache.nodes.auto import NOTHING_LEARNED, RECORDING, StepCache
 
 from ..model_patches.real_configs import FLUX
@@ -21,15 +20,6 @@ from ..tiny_models import build, drawer, shared
 
 STEPS = 16
 ROOT = Path(stepcache.__file__).parent
-
-
-@pytest.fixture
-def reports(monkeypatch):
-    """The reports of finished runs."""
-    finished = []
-    listener = lambda report: finished.append(report) if report.finished else None  # noqa: E731
-    monkeypatch.setattr(base, "NodeProgress", lambda _node: listener)
-    return finished
 
 
 def with_stepcache(model, **settings):

@@ -21,7 +21,7 @@ from stepcache.nodes.threshold_nodes import TeaCache
 
 from ..sampling import count_block_runs, run
 from ..tiny_models import build, shared
-from .test_auto import reports, with_stepcache  # noqa: F401
+from .test_auto import with_stepcache
 
 STEPS = 16
 SHARED = dict(start_percent=0.0, end_percent=1.0, max_consecutive=0, cache_device="auto")
@@ -42,7 +42,7 @@ def with_plan(model, learned):
     return apply_cache(model, stepcache(learned.plan(STEPS // 2)))
 
 
-def test_a_calibrated_model_is_faster_from_the_first_picture_on(reports):  # noqa: F811
+def test_a_calibrated_model_is_faster_from_the_first_picture_on(reports):
     tiny = shared("flux_dev")
     profile, summary = calibrate(tiny)
     run(with_stepcache(tiny.patcher), tiny, STEPS)
@@ -97,7 +97,7 @@ def test_runs_are_merged_over_the_branches_of_guidance():
     assert set(profile.calibrations["magcache"]["ratios"]) == {"cond", "uncond"}
 
 
-def test_meancache_plans_by_what_was_learned(reports):  # noqa: F811
+def test_meancache_plans_by_what_was_learned(reports):
     tiny = build("flux_dev")
     cached = MeanCache.PREPARE_CLASS_CLONE(None).execute(tiny.patcher, computed=0.5, **SHARED).result[0]
     run(cached, tiny, STEPS)
@@ -108,7 +108,7 @@ def test_meancache_plans_by_what_was_learned(reports):  # noqa: F811
 
 
 @pytest.mark.parametrize("node", [TeaCache, MagCache, DPCache])
-def test_other_nodes_take_their_figures_from_it(reports, node):  # noqa: F811
+def test_other_nodes_take_their_figures_from_it(reports, node):
     tiny = build("flux_dev")
     own = dict(threshold=-1.0) if node is not DPCache else dict(computed=0.5, order=1)
     if node is MagCache:
@@ -145,7 +145,7 @@ def test_files_are_chosen_from_the_folders_alone():
     assert "There is no profile" in LoadProfile.validate_inputs("../../etc/passwd")
 
 
-def test_profile_mode_uses_what_is_connected_on_another_model_too(reports):  # noqa: F811
+def test_profile_mode_uses_what_is_connected_on_another_model_too(reports):
     profile, _ = calibrate(shared("flux_dev"))
     other = build("flux_dev", 1)
     run(with_stepcache(other.patcher, mode="profile", profile=profile, guard=0.0), other, STEPS)

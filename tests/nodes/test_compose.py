@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from stepcache import nodes
-from stepcache.nodes import base
 from stepcache.nodes.compose import ComposeCache
 from stepcache.nodes.compose_inputs import STORED, choices
 
@@ -66,15 +65,6 @@ def blocks(head=0, tail=0, stored="difference"):
 
 def policy(name, **own):
     return name, own
-
-
-@pytest.fixture
-def reports(monkeypatch):
-    """The reports of finished runs."""
-    finished = []
-    listener = lambda report: finished.append(report) if report.finished else None  # noqa: E731
-    monkeypatch.setattr(base, "NodeProgress", lambda _node: listener)
-    return finished
 
 
 def own_node(title, **changed):

@@ -3,21 +3,11 @@
 import pytest
 import torch
 
-from stepcache.nodes import base
 from stepcache.nodes.threshold_nodes import TeaCache
 
 from ..model_patches.real_configs import FLUX, WAN
 from ..sampling import run
 from ..tiny_models import build
-
-
-@pytest.fixture
-def reports(monkeypatch):
-    """The reports of finished runs."""
-    finished = []
-    listener = lambda report: finished.append(report) if report.finished else None  # noqa: E731
-    monkeypatch.setattr(base, "NodeProgress", lambda _node: listener)
-    return finished
 
 
 def cached(tiny, unet_config):

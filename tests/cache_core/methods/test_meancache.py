@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from stepcache.cache_core.branch import Branch
 from stepcache.cache_core.methods import meancache
 from stepcache.cache_core.report import RunReport
-from stepcache.cache_core.session import Branch, CacheSession
+from stepcache.cache_core.session import CacheSession
 from stepcache.cache_core.types import Run
 
 SIGMAS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.0)
