@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from statistics import mean
 
-from comfy_extras.nodes_model_advanced import ModelSamplingSD3
+from comfy_extras.nodes_model_advanced import ModelSamplingFlux
 
 from stepcache.cache_core.forecasting import Forecaster, ForecastPlan
 from stepcache.cache_core.method import Plan
@@ -52,7 +53,7 @@ def rows(quick: bool) -> Iterator[dict]:
 def case(scenes: Scenes, name: str, settings: dict, prompts: tuple[str, ...]) -> Iterator[dict]:
     settings = dict(size=128) | settings
     shift = settings.pop("shift", None)
-    model = ModelSamplingSD3().patch(scenes.model, shift)[0] if shift else scenes.model
+    model = shifted(scenes.model, shift) if shift else scenes.model
     steps = settings.pop("steps", 28)
 
     def pictures(cached, steps: int) -> list:
@@ -71,6 +72,11 @@ def case(scenes: Scenes, name: str, settings: dict, prompts: tuple[str, ...]) ->
         yield row("plain", name, computed, references, pictures(model, computed))
     if name == next(iter(CASES)):
         yield from compared(model, name, references, lambda cached: pictures(cached, steps))
+
+
+def shifted(model, shift: float):
+    """With a shift of the schedule, whatever the size."""
+    return ModelSamplingFlux().patch(model, math.log(shift), math.log(shift), 256, 256)[0]
 
 
 def compared(model, name: str, references: list, pictures) -> Iterator[dict]:
