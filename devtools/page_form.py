@@ -21,6 +21,9 @@ WIDTH, NOTE_WIDTH, COLUMN_GAP, ROW_GAP = 320, 700, 80, 50
 TITLE, SLOT, WIDGET, LONG_TEXT, PICTURE = 36, 22, 28, 120, 300
 """Heights of a node's parts; pixels at normal zoom."""
 
+STRIP = 180
+"""Room below a node on which the page draws its runs."""
+
 
 def page_form(workflow: Workflow, info: Info, note: str) -> dict[str, Any]:
     """The page's form; `note` is Markdown above the nodes."""
@@ -151,6 +154,11 @@ def note_node(number: int, note: str, top: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def shows_runs(node: dict[str, Any]) -> bool:
+    """Whether the page will draw a strip on the node."""
+    return node["type"].startswith("StepCache") and node["outputs"][0]["type"] in ("MODEL", "SAMPLER")
+
+
 def lay_out(nodes: list[dict[str, Any]], depths: Mapping[str, int], above: int) -> int:
     """Place nodes in columns by depth, below a note of that height; returns the note's top."""
     top = 60
@@ -158,5 +166,5 @@ def lay_out(nodes: list[dict[str, Any]], depths: Mapping[str, int], above: int) 
     for node in nodes:
         column = depths[str(node["id"])]
         node["pos"] = [60 + column * (WIDTH + COLUMN_GAP), below[column]]
-        below[column] += node["size"][1] + ROW_GAP
+        below[column] += node["size"][1] + ROW_GAP + (STRIP if shows_runs(node) else 0)
     return top

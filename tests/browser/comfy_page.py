@@ -51,8 +51,6 @@ def demo_graph(steps: int = 28, size: int = 256, threshold: float = 0.1) -> dict
             node["widgets_values"][0] = threshold
         if node["type"] == "EmptySD3LatentImage":
             node["widgets_values"][:2] = [size, size]
-        if node["type"] == "CLIPTextEncode":
-            node["pos"][1] += 180  # room for the strip
     return graph
 
 
