@@ -135,9 +135,11 @@ class Forecaster:
         return tuple(range(count))
 
     def with_one_more(self, steps: Sequence[int], after: int) -> tuple[int, ...]:
-        """A plan with the step behind `after` that helps most."""
-        others = set(range(after + 1, self.recording.steps)) - set(steps)
-        plans = (tuple(sorted([*steps, step])) for step in sorted(others))
+        """A plan with the step that helps most of those left out next behind `after`."""
+        others = sorted(set(range(after + 1, self.recording.steps)) - set(steps))
+        planned = [step for step in steps if step > after]
+        soon = [step for step in others if all(step < ahead for ahead in planned if ahead > others[0])]
+        plans = (tuple(sorted([*steps, step])) for step in soon)
         return min(plans, key=self.cost, default=tuple(steps))
 
     def _improved(self, steps: list[int], forced: frozenset[int], longest: int) -> tuple[int, ...]:

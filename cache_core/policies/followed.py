@@ -57,7 +57,7 @@ class Followed:
         assert self.line is not None
         seen = self.sketch(value[0])
         self.missed = None
-        if len(self.line.computed) > 1 and step.index > self.line.computed[-1]:
+        if self.line.computed and step.index > self.line.computed[-1]:
             (foretold,) = self.line.predict(step)
             assert foretold is not None
             self.missed = (foretold - seen).norm() / seen.norm()

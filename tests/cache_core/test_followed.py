@@ -89,9 +89,13 @@ def test_values_that_are_not_finite_make_it_compute():
 def test_an_evaluation_between_the_steps_is_no_measure():
     policy = Followed(PLAN, 3.0)
     policy.begin(run_of(12), 0)
-    for position in (0, 0.5, 1, 1.5):
+    for position in (0, 0.5):
         policy.computed(Step(position, 12, 0.5), (torch.randn(6),))
-    assert policy.line.computed == (0, 1) and policy.missed is None
+        assert policy.line.computed == (0,) and policy.missed is None
+    policy.computed(Step(1, 12, 0.5), (torch.randn(6),))
+    found = policy.missed
+    policy.computed(Step(1.5, 12, 0.5), (torch.randn(6),))
+    assert policy.line.computed == (0, 1) and policy.missed is found and found is not None
     policy.computed(Step(1, 12, 0.5), (torch.randn(6),))  # the same step again
     assert policy.line.computed == (0, 1) and policy.missed is None
 
