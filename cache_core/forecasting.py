@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -126,7 +126,9 @@ class Forecaster:
         fewer: tuple[int, ...] = ()
         for wanted in range(max(least - 1, 2), count):
             with suppress(ValueError):  # no path of so few
-                starts = [cheapest_path(costs, wanted)[0]] + ([self.with_one_more(fewer, 1)] if fewer else [])
+                starts = [cheapest_path(costs, wanted)[0]] + (
+                    [self.with_one_more(fewer, range(count))] if fewer else []
+                )
                 fewer = min(
                     (self._improved(list(start), frozenset(forced), longest) for start in starts), key=self.cost
                 )
@@ -134,12 +136,9 @@ class Forecaster:
                     return fewer
         return tuple(range(count))
 
-    def with_one_more(self, steps: Sequence[int], after: int) -> tuple[int, ...]:
-        """A plan with the step that helps most of those left out next behind `after`."""
-        others = sorted(set(range(after + 1, self.recording.steps)) - set(steps))
-        planned = [step for step in steps if step > after]
-        soon = [step for step in others if all(step < ahead for ahead in planned if ahead > others[0])]
-        plans = (tuple(sorted([*steps, step])) for step in soon)
+    def with_one_more(self, steps: Sequence[int], among: Iterable[int]) -> tuple[int, ...]:
+        """A plan with the step that helps most of some; as it is if it has them all."""
+        plans = (tuple(sorted([*steps, step])) for step in among if step not in steps)
         return min(plans, key=self.cost, default=tuple(steps))
 
     def _improved(self, steps: list[int], forced: frozenset[int], longest: int) -> tuple[int, ...]:
@@ -253,8 +252,10 @@ class ForecastPlan:
     steps: tuple[int, ...]
 
     def with_one_more(self, after: int) -> ForecastPlan:
-        """The plan with one more step behind `after`."""
-        return replace(self, steps=self.forecaster.with_one_more(self.steps, after))
+        """The plan with one more step, the one that helps most of those left out next behind `after`."""
+        left_out = [step for step in range(after + 1, self.forecaster.recording.steps) if step not in self.steps]
+        gap = [step for n, step in enumerate(left_out) if step == left_out[0] + n]
+        return replace(self, steps=self.forecaster.with_one_more(self.steps, gap))
 
     def segment_after(self, computed: Sequence[int]) -> Segment:
         """The forecast from the last computed step to the next planned one."""

@@ -180,8 +180,12 @@ def test_a_plan_is_dense_where_errors_grow():
 def test_one_more_step_helps_most_where_it_is_put():
     forecaster = Forecaster(recorded(smooth(14)))
     plan = forecaster.plan(5)
+    everywhere = forecaster.with_one_more(plan, range(14))
+    assert everywhere == min(
+        (tuple(sorted({*plan, step})) for step in range(14) if step not in plan), key=forecaster.cost
+    )
     for after in range(14):
-        more = forecaster.with_one_more(plan, after)
+        more = ForecastPlan(forecaster, plan).with_one_more(after).steps
         added = {*more} - {*plan}
         left_out = [step for step in range(after + 1, 14) if step not in plan]
         next_gap = [step for step in left_out if not {*range(left_out[0], step)} & {*plan}]
