@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
 from itertools import product
 
 import comfy.patcher_extension
@@ -33,7 +34,8 @@ def record() -> None:
         # at noise alone. dx / dsigma is then the noise that it finds.
         found = latents + (1 - sigmas[:-1, None]) * outputs
         noise.append(recording((sigmas / (1 - sigmas))[1:], found[1:], False))
-    FILE.write_text(json.dumps({"recordings": [mean(flow).as_dict(), mean(noise).as_dict()]}) + "\n", encoding="utf-8")
+    recordings = [reduce(Recording.merged, each).as_dict() for each in (flow, noise)]
+    FILE.write_text(json.dumps({"recordings": recordings}) + "\n", encoding="utf-8")
     print(f"{len(flow)} runs of {STEPS} steps -> {FILE.relative_to(ROOT)}")
 
 
@@ -62,10 +64,3 @@ def trajectory(scenes: Scenes, prompt: str, guidance: float, size: int, seed: in
 def recording(sigmas: Tensor, outputs: Tensor, flow: bool) -> Recording:
     products = (outputs @ outputs.T / outputs.shape[1]).numpy()
     return Recording(tuple(sigmas.tolist()), products, flow)
-
-
-def mean(recordings: list[Recording]) -> Recording:
-    total = recordings[0]
-    for each in recordings[1:]:
-        total = total.merged(each)
-    return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import reduce
 from statistics import mean
 
 from comfy_extras.nodes_model_advanced import ModelSamplingFlux
@@ -88,10 +89,7 @@ def compared(model, name: str, references: list, pictures) -> Iterator[dict]:
 
 
 def planned(recordings: list[Recording], computed: int) -> ForecastPlan:
-    total = recordings[0]
-    for each in recordings[1:]:
-        total = total.merged(each)
-    forecaster = Forecaster(total)
+    forecaster = Forecaster(reduce(Recording.merged, recordings))
     return ForecastPlan(forecaster, forecaster.plan(computed))
 
 

@@ -207,8 +207,9 @@ def keep_plan(
 
     def with_plan(profile: ModelProfile) -> ModelProfile:
         known = profile.exact(kept, recording.sigmas)
-        same = known and known.recording.runs == recording.runs
-        return profile.with_learned(known.with_plan(steps)) if known and same else profile
+        if known is None or known.recording.runs != recording.runs:
+            return profile
+        return profile.with_learned(known.with_plan(steps))
 
     user_profiles().update(*model, with_plan)
 

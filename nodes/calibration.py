@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from statistics import mean
 from typing import Any
 
@@ -140,10 +140,7 @@ class Calibration:
         return learned
 
     def merged(self) -> Recording:
-        total = self.recordings[0]
-        for recording in self.recordings[1:]:
-            total = total.merged(recording)
-        return total
+        return reduce(Recording.merged, self.recordings)
 
     def keep(self, recording: Recording) -> None:
         learned = Learned(kept_under(self.facts), recording)
