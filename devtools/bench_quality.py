@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from statistics import mean
 
@@ -11,6 +11,7 @@ import comfy.samplers
 import comfy.sd
 import comfy.utils
 import torch
+from comfy.model_patcher import ModelPatcher
 
 from stepcache.cache_core.method import CacheMethod
 from stepcache.cache_core.methods import (
@@ -29,6 +30,7 @@ from stepcache.cache_core.planning import general_steps
 from stepcache.cache_core.policies import StepPlan
 from stepcache.cache_core.predictors import BASES, Extrapolation
 from stepcache.cache_core.quality import psnr, ssim
+from stepcache.cache_core.report import RunReport
 from stepcache.cache_core.step_masks import POLICIES
 from stepcache.model_patches.install import apply_cache
 from stepcache.nodes.planned_nodes import FLAT
@@ -97,14 +99,23 @@ def rows(quick: bool) -> Iterator[dict]:
     scenes.picture(scenes.model, prompts[0], steps=2)  # pays for loading
     references = [scenes.picture(scenes.model, prompt) for prompt in prompts]
     for name, setting, method in SETTINGS:
-        reports: list = []
-        cached = apply_cache(scenes.model, method, reports.append)
-        pictures = [scenes.picture(cached, prompt) for prompt in prompts]
-        runs = {id(report): report for report in reports}.values()  # each was heard of once an evaluation
-        yield row(name, setting, mean(run.computed for run in runs), references, pictures)
+        yield watched(
+            name, setting, scenes.model, method, references,
+            lambda cached: [scenes.picture(cached, prompt) for prompt in prompts],
+        )  # fmt: skip
     for steps in FEWER_STEPS:
         pictures = [scenes.picture(scenes.model, prompt, steps=steps) for prompt in prompts]
         yield row("plain", f"{steps} steps", float(steps), references, pictures)
+
+
+def watched(
+    name: str, setting: str, model, method: CacheMethod, references: list, pictures: Callable[[ModelPatcher], list]
+) -> dict:
+    """The row of a method, with the evaluations that its runs computed in the mean."""
+    reports: list[RunReport] = []
+    made = pictures(apply_cache(model, method, reports.append))
+    runs = {id(report): report for report in reports}.values()  # each was heard of once an evaluation
+    return row(name, setting, mean(run.computed for run in runs), references, made)
 
 
 def row(method: str, setting: str, computed: float, references: list, pictures: list) -> dict:

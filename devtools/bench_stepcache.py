@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import reduce
-from statistics import mean
 
 from comfy_extras.nodes_model_advanced import ModelSamplingFlux
 
@@ -14,8 +13,9 @@ from stepcache.cache_core.method import Plan
 from stepcache.cache_core.methods import computing_all, easycache, stepcache
 from stepcache.cache_core.recording import Recorder, Recording
 from stepcache.model_patches.install import apply_cache
+from stepcache.nodes.auto import GUARD
 
-from .bench_quality import PROMPTS, Scenes, row
+from .bench_quality import PROMPTS, Scenes, row, watched
 
 LEARNED = ("day mountains sun trees", "night sea moon stars", "sunset desert cactus", "day hills clouds snow")
 COMPARED = (
@@ -63,11 +63,16 @@ def case(scenes: Scenes, name: str, settings: dict, prompts: tuple[str, ...]) ->
     scenes.picture(model, prompts[0], steps=2)  # pays for loading
     references = pictures(model, steps)
     recordings = [recorded(scenes, model, prompt, steps, 500 + n, settings) for n, prompt in enumerate(LEARNED)]
-    for label, learned in (("from 1 picture", recordings[:1]), (f"from {len(LEARNED)}", recordings)):
+    ways = (
+        ("from 1 picture", recordings[:1], 0.0),
+        ("guarded", recordings[:1], GUARD),
+        (f"from {len(LEARNED)}", recordings, 0.0),
+    )
+    for label, learned, guard in ways:
         for computed in (round(share * steps) for share in SHARES):
-            method = stepcache(planned(learned, computed))
-            yield row(
-                "StepCache", f"{name}, {label}", computed, references, pictures(apply_cache(model, method), steps)
+            method = stepcache(planned(learned, computed), guard)
+            yield watched(
+                "StepCache", f"{name}, {label}", model, method, references, lambda cached: pictures(cached, steps)
             )
     for computed in (round(share * steps) for share in SHARES):
         yield row("plain", name, computed, references, pictures(model, computed))
@@ -82,10 +87,8 @@ def shifted(model, shift: float):
 
 def compared(model, name: str, references: list, pictures) -> Iterator[dict]:
     for threshold in EASYCACHE:
-        reports: list = []
-        made = pictures(apply_cache(model, easycache(threshold, warmup=3), reports.append))
-        runs = {id(report): report for report in reports}.values()
-        yield row("EasyCache", f"{name}, {threshold:g}", mean(run.computed for run in runs), references, made)
+        method = easycache(threshold, warmup=3)
+        yield watched("EasyCache", f"{name}, {threshold:g}", model, method, references, pictures)
 
 
 def planned(recordings: list[Recording], computed: int) -> ForecastPlan:
