@@ -51,11 +51,16 @@ class Segment:
 class Forecaster:
     """Fits forecasts to a recording and finds the steps to compute.
 
-    Planned for is the error of the final latent: each step's error times its step in sigma, times its gain, added up with
-    its sign. What a segment leaves behind the next one makes up for, as the output computed in between tells it.
+    Planned for is the error of the final latent of other pictures: each step's error times its step in sigma, times its
+    gain, added up with its sign. What a segment leaves behind the next one makes up for, as the output computed in between
+    tells it.
     """
 
     recording: Recording
+
+    @cached_property
+    def products(self) -> np.ndarray:
+        return self.recording.foreseen()
 
     @cached_property
     def gains(self) -> np.ndarray:
@@ -73,7 +78,7 @@ class Forecaster:
         for n, end in enumerate((*steps[1:], self.recording.steps)):
             segment, error = self._segment(steps[max(n - 2, 0) : n + 1], end, error)
             segments.append(segment)
-            errors.append(float(np.sqrt(max(error @ self.recording.products @ error, 0.0))))
+            errors.append(float(np.sqrt(max(error @ self.products @ error, 0.0))))
         return segments, errors
 
     def _segment(self, known: Sequence[int], end: int, error: np.ndarray) -> tuple[Segment, np.ndarray]:
@@ -96,7 +101,7 @@ class Forecaster:
     def _least_squares(self, changes: np.ndarray, error: np.ndarray) -> np.ndarray:
         if not len(changes):
             return np.zeros(0)
-        towards = changes @ self.recording.products
+        towards = changes @ self.products
         matrix = towards @ changes.T
         matrix += (RIDGE * np.trace(matrix) / len(matrix) + 1e-30) * np.eye(len(matrix))
         return np.linalg.solve(matrix, towards @ error).clip(-MOST_SLOPE, MOST_SLOPE)
@@ -120,7 +125,7 @@ class Forecaster:
             longest: at most this many steps in a row are left out; 0 means no limit.
         """
         count = self.recording.steps
-        costs = line_costs(self.recording, self.weights)
+        costs = line_costs(self.products, self.weights)
         costs[:, unwanted_segments(count, forced, longest)] = np.inf
         least = max(computed, 2, len({0, 1, *forced}), math.ceil(count / (longest + 1)) if longest else 0)
         fewer: tuple[int, ...] = ()
@@ -217,13 +222,13 @@ def unwanted_segments(count: int, forced: Collection[int], longest: int) -> np.n
     return (between > 0) | (gaps > (longest or count))
 
 
-def line_costs(recording: Recording, weights: np.ndarray) -> np.ndarray:
+def line_costs(products: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """What a segment costs by itself, its forecast being the best line through its last two computed steps.
 
     Returns:
         (T + 1, T + 1, T + 1): for i < j < k the norm of the sum of the weighted errors at j + 1 .. k - 1; else infinite.
     """
-    count, products = recording.steps, recording.products
+    count = len(products)
     steps = np.arange(count)
     passed = np.tril(np.ones((count + 1, count)), -1) * weights  # row k: what steps before k add up to
     along, total = passed @ products, passed @ products @ passed.T

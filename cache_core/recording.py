@@ -68,6 +68,19 @@ class Recording:
     def steps(self) -> int:
         return len(self.sigmas) - 1
 
+    def foreseen(self) -> np.ndarray:
+        """(T, T), the mean products to expect of other pictures, whose outputs change otherwise from step to step.
+
+        Each change is taken to vary by as much as it differs from the one before, at most by its own length, and
+        independently of others; the mean of several runs varies less. On a straight line nothing does.
+        """
+        changes = np.diff(np.eye(self.steps), axis=0)  # (T - 1, T)
+        bends = np.diff(changes, axis=0)
+        squares = [((rows @ self.products) * rows).sum(axis=1) for rows in (changes[1:], bends)]
+        varying = np.minimum(*squares).clip(0)  # (T - 2)
+        passed = np.cumsum([0, *varying[:1], *varying][: self.steps]) / self.runs  # up to each step
+        return self.products + np.minimum.outer(passed, passed)
+
     def distance(self, first: int, second: int) -> float:
         """Root mean square of the difference of two steps' outputs."""
         products = self.products

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import mean
+from typing import Any
 
 import comfy.sample
 import comfy.samplers
@@ -100,20 +101,30 @@ def rows(quick: bool) -> Iterator[dict]:
     references = [scenes.picture(scenes.model, prompt) for prompt in prompts]
     for name, setting, method in SETTINGS:
         yield watched(
-            name, setting, scenes.model, method, references,
-            lambda cached: [scenes.picture(cached, prompt) for prompt in prompts],
-        )  # fmt: skip
+            name, setting, scenes.model, [method], references, lambda cached, n: scenes.picture(cached, prompts[n])
+        )
     for steps in FEWER_STEPS:
         pictures = [scenes.picture(scenes.model, prompt, steps=steps) for prompt in prompts]
         yield row("plain", f"{steps} steps", float(steps), references, pictures)
 
 
 def watched(
-    name: str, setting: str, model, method: CacheMethod, references: list, pictures: Callable[[ModelPatcher], list]
+    name: str,
+    setting: str,
+    model,
+    methods: Sequence[CacheMethod],
+    references: list,
+    picture: Callable[[ModelPatcher, int], Any],
 ) -> dict:
-    """The row of a method, with the evaluations that its runs computed in the mean."""
+    """The row of a method, with the evaluations that its runs computed in the mean.
+
+    Args:
+        methods: taken in turn, one for each picture.
+        picture: makes the n-th with a model.
+    """
     reports: list[RunReport] = []
-    made = pictures(apply_cache(model, method, reports.append))
+    cached = [apply_cache(model, method, reports.append) for method in methods]
+    made = [picture(cached[n % len(cached)], n) for n in range(len(references))]
     runs = {id(report): report for report in reports}.values()  # each was heard of once an evaluation
     return row(name, setting, mean(run.computed for run in runs), references, made)
 

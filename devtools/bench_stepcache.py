@@ -1,4 +1,7 @@
-"""StepCache beside plain sampling with as many steps, learned from pictures that are not among those compared."""
+"""StepCache beside plain sampling with as many steps, learned from pictures that are not among those compared.
+
+From one picture means: from each of those learned in turn.
+"""
 
 from __future__ import annotations
 
@@ -57,38 +60,30 @@ def case(scenes: Scenes, name: str, settings: dict, prompts: tuple[str, ...]) ->
     model = shifted(scenes.model, shift) if shift else scenes.model
     steps = settings.pop("steps", 28)
 
-    def pictures(cached, steps: int) -> list:
-        return [scenes.picture(cached, prompt, steps, 100 + n, **settings) for n, prompt in enumerate(prompts)]
+    def picture(cached, n: int, steps: int = steps):
+        return scenes.picture(cached, prompts[n], steps, 100 + n, **settings)
 
     scenes.picture(model, prompts[0], steps=2)  # pays for loading
-    references = pictures(model, steps)
+    references = [picture(model, n) for n in range(len(prompts))]
     recordings = [recorded(scenes, model, prompt, steps, 500 + n, settings) for n, prompt in enumerate(LEARNED)]
-    ways = (
-        ("from 1 picture", recordings[:1], 0.0),
-        ("guarded", recordings[:1], GUARD),
-        (f"from {len(LEARNED)}", recordings, 0.0),
-    )
+    singly, together = [[each] for each in recordings], [recordings]
+    ways = (("from 1 picture", singly, 0.0), ("guarded", singly, GUARD), (f"from {len(LEARNED)}", together, 0.0))
     for label, learned, guard in ways:
         for computed in (round(share * steps) for share in SHARES):
-            method = stepcache(planned(learned, computed), guard)
-            yield watched(
-                "StepCache", f"{name}, {label}", model, method, references, lambda cached: pictures(cached, steps)
-            )
+            methods = [stepcache(planned(each, computed), guard) for each in learned]
+            yield watched("StepCache", f"{name}, {label}", model, methods, references, picture)
     for computed in (round(share * steps) for share in SHARES):
-        yield row("plain", name, computed, references, pictures(model, computed))
+        plain = [picture(model, n, computed) for n in range(len(prompts))]
+        yield row("plain", name, computed, references, plain)
     if name == next(iter(CASES)):
-        yield from compared(model, name, references, lambda cached: pictures(cached, steps))
+        for threshold in EASYCACHE:
+            methods = [easycache(threshold, warmup=3)]
+            yield watched("EasyCache", f"{name}, {threshold:g}", model, methods, references, picture)
 
 
 def shifted(model, shift: float):
     """With a shift of the schedule, whatever the size."""
     return ModelSamplingFlux().patch(model, math.log(shift), math.log(shift), 256, 256)[0]
-
-
-def compared(model, name: str, references: list, pictures) -> Iterator[dict]:
-    for threshold in EASYCACHE:
-        method = easycache(threshold, warmup=3)
-        yield watched("EasyCache", f"{name}, {threshold:g}", model, method, references, pictures)
 
 
 def planned(recordings: list[Recording], computed: int) -> ForecastPlan:

@@ -22,6 +22,9 @@ from stepcache.model_patches.calibration import general_recording
 from .recordings import even, few, kinds, noisy, recorded, seeds, smooth, straight
 from .test_planning import brute_force
 
+CERTAIN = 10**12
+"""So many runs that other pictures are taken to be as those recorded."""
+
 
 def plans(count, computed):
     """All that begin with the first two steps."""
@@ -43,8 +46,8 @@ def line_cost(outputs, weights, i, j, k):
 @given(st.integers(2, 8), seeds, kinds)
 def test_costs_are_those_of_the_definition(count, seed, kind):
     outputs = kind(count, seed)
-    forecaster = Forecaster(recorded(outputs))
-    costs = line_costs(forecaster.recording, forecaster.weights)
+    forecaster = Forecaster(recorded(outputs, runs=CERTAIN))
+    costs = line_costs(forecaster.products, forecaster.weights)
     for i, j, k in combinations(range(count + 1), 3):
         assert costs[i, j, k] == pytest.approx(line_cost(outputs, forecaster.weights, i, j, k), abs=1e-6)
     assert np.isinf(costs[2, 1]).all() and np.isinf(costs[:, 1, :2]).all()
@@ -55,7 +58,7 @@ def test_costs_are_those_of_the_definition(count, seed, kind):
 def test_no_plan_is_cheaper_than_the_one_found(count, data, seed, kind):
     computed = data.draw(st.integers(2, count - 1))
     forecaster = Forecaster(recorded(kind(count, seed)))
-    costs = line_costs(forecaster.recording, forecaster.weights)
+    costs = line_costs(forecaster.products, forecaster.weights)
     steps, cost = cheapest_path(costs, computed)
     assert len(steps) == computed and cost == pytest.approx(brute_force(costs, computed), abs=1e-9)
 
@@ -67,7 +70,7 @@ def test_nor_where_limits_hold(count, data, seed):
     longest = data.draw(st.integers(1, 4))
     computed = data.draw(st.integers(2, count - 1))
     forecaster = Forecaster(recorded(noisy(count, seed)))
-    costs = line_costs(forecaster.recording, forecaster.weights)
+    costs = line_costs(forecaster.products, forecaster.weights)
     costs[:, unwanted_segments(count, forced, longest)] = np.inf
     least = brute_force(costs, computed)
     if np.isinf(least):
@@ -91,7 +94,7 @@ def longest_gap(steps, count):
 def test_moving_steps_never_makes_it_worse(count, data, seed, kind):
     computed = data.draw(st.integers(2, count - 1))
     forecaster = Forecaster(recorded(kind(count, seed)))
-    found, _ = cheapest_path(line_costs(forecaster.recording, forecaster.weights), computed)
+    found, _ = cheapest_path(line_costs(forecaster.products, forecaster.weights), computed)
     plan = forecaster.plan(computed)
     assert forecaster.cost(plan) <= forecaster.cost(found) * (1 + 1e-9) and len(plan) == computed
 
@@ -129,7 +132,7 @@ def test_straight_lines_are_forecast_exactly(count, data, seed):
     computed = data.draw(st.integers(2, count))
     outputs = straight(count, seed)
     forecaster = Forecaster(recorded(outputs))
-    costs = line_costs(forecaster.recording, forecaster.weights)
+    costs = line_costs(forecaster.products, forecaster.weights)
     if computed < count:
         assert cheapest_path(costs, computed)[1] <= 1e-5
     plan = forecaster.plan(computed)
@@ -209,7 +212,7 @@ def test_errors_are_those_of_forecasting_the_outputs_themselves(count, data, see
     """In products of outputs as with the outputs."""
     computed = data.draw(st.integers(2, count - 1))
     outputs = kind(count, seed)
-    forecaster = Forecaster(recorded(outputs))
+    forecaster = Forecaster(recorded(outputs, runs=CERTAIN))
     plan = forecaster.plan(computed)
     segments, errors = forecaster.segments(plan)
     total = np.zeros(outputs.shape[1])
@@ -225,7 +228,7 @@ def test_errors_are_those_of_forecasting_the_outputs_themselves(count, data, see
 
 def test_a_segment_makes_up_for_the_error_that_the_one_before_left():
     outputs = np.array([[1.0], [1], [2], [2], [2], [3], [3]])
-    forecaster = Forecaster(recorded(outputs, gains=(1.0,) * 7))
+    forecaster = Forecaster(recorded(outputs, runs=CERTAIN, gains=(1.0,) * 7))
     _, errors = forecaster.segments((0, 1, 3))
     assert errors[1] == pytest.approx(1 / 7) and errors[-1] < 0.05 * errors[1]
 

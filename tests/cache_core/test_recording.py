@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stepcache.cache_core.recording import MOST_STEPS, Recorder, Recording, Sketch, falls, same_schedule
 from stepcache.cache_core.types import Step
 
-from .recordings import even, few, kinds, noisy, recorded, seeds, smooth
+from .recordings import even, few, kinds, noisy, recorded, seeds, smooth, straight
 
 VE = (14.6, 6.0, 2.5, 1.0, 0.4, 0.1, 0.03, 0.0)
 
@@ -40,6 +40,25 @@ def test_a_merged_recording_is_the_mean_over_the_runs():
     merged = one.merged(other)
     assert merged.runs == 4 and np.allclose(merged.products, (one.products + 3 * other.products) / 4)
     assert np.allclose(merged.products, other.merged(one).products)
+
+
+@few
+@given(st.integers(1, 12), seeds, kinds)
+def test_other_pictures_are_foreseen_to_change_otherwise(steps, seed, kind):
+    """As if each change had a part of its own, as long as the change differs from the one before but no longer than itself."""
+    outputs = kind(steps, seed)
+    changes = np.diff(outputs, axis=0)
+    own = [min(np.linalg.norm(b - a), np.linalg.norm(b)) for a, b in pairwise(changes)]
+    own = [0.0, *own[:1], *own][:steps]
+    spread = np.hstack([outputs, np.cumsum(np.diag(own), axis=0)])
+    assert np.allclose(recorded(outputs).foreseen(), spread @ spread.T / outputs.shape[1])
+
+
+def test_what_many_runs_tell_is_certain_and_so_are_straight_lines():
+    for recording in (recorded(noisy(9), runs=10**12), recorded(straight(9))):
+        assert np.allclose(recording.foreseen(), recording.products)
+    one, four = (recorded(noisy(9), runs=runs) for runs in (1, 4))
+    assert np.allclose(one.foreseen() - one.products, 4 * (four.foreseen() - four.products))
 
 
 def test_measured_gains_outlive_a_merge():
