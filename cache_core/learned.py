@@ -24,7 +24,7 @@ FINER = 2.0
 
 
 @dataclass(frozen=True)
-class Settings:
+class Conditions:
     """What a recording depends on beyond the model and the sigmas.
 
     Args:
@@ -39,7 +39,7 @@ class Settings:
     size: int
     patches: str = ""
 
-    def near(self, other: Settings) -> bool:
+    def near(self, other: Conditions) -> bool:
         """Whether what was learned with the other serves here, as it does with other LoRAs while the guard watches."""
         return (self.sampler, self.guided) == (other.sampler, other.guided) and abs(self.size - other.size) <= 1
 
@@ -52,7 +52,7 @@ class Learned:
         plans: steps to compute, by their number, as far as they were asked for.
     """
 
-    settings: Settings
+    conditions: Conditions
     recording: Recording
     plans: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class Learned:
 
     def as_dict(self) -> dict[str, Any]:
         plans = {str(count): list(steps) for count, steps in sorted(self.plans.items())}
-        return asdict(self.settings) | {"plans": plans} | self.recording.as_dict()
+        return asdict(self.conditions) | {"plans": plans} | self.recording.as_dict()
 
     @staticmethod
     def from_dict(given: Mapping[str, Any]) -> Learned:
@@ -83,14 +83,14 @@ class Learned:
         """
         given, recording = named(given), Recording.from_dict(given)
         sampler, patches = words(given["sampler"]), words(given["patches"])
-        settings = Settings(sampler, truth(given["guided"]), whole(given["size"]), patches)
+        conditions = Conditions(sampler, truth(given["guided"]), whole(given["size"]), patches)
         plans = {}
         for count, steps in named(given["plans"]).items():
             plan = steps_in_order(steps, recording.steps)
             if str(len(plan)) != count or plan[:1] != (0,):
                 raise ValueError(f"the plan of {shown(count)} steps is none")
             plans[len(plan)] = plan
-        return Learned(settings, recording, plans)
+        return Learned(conditions, recording, plans)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class ModelProfile:
     learned: tuple[Learned, ...] = ()
     calibrations: Mapping[str, Any] = field(default_factory=dict)
 
-    def find(self, settings: Settings, sigmas: Sequence[float]) -> Learned | None:
+    def find(self, conditions: Conditions, sigmas: Sequence[float]) -> Learned | None:
         """What was learned with these sigmas, or what comes nearest adapted to them; None if nothing serves."""
         steps = len(sigmas) - 1
         if steps < 1 or not falls(sigmas):
@@ -117,13 +117,15 @@ class ModelProfile:
         serving = [
             each
             for each in reversed(self.learned)
-            if settings.near(each.settings) and each.recording.covers(sigmas) and steps <= FINER * each.recording.steps
+            if conditions.near(each.conditions)
+            and each.recording.covers(sigmas)
+            and steps <= FINER * each.recording.steps
         ]
         nearest = min(
             serving,
             key=lambda each: (
-                each.settings.patches != settings.patches,
-                abs(each.settings.size - settings.size),
+                each.conditions.patches != conditions.patches,
+                abs(each.conditions.size - conditions.size),
                 not each.recording.of_schedule(sigmas),
                 abs(each.recording.steps - steps),
             ),
@@ -133,13 +135,13 @@ class ModelProfile:
             return nearest
         return replace(nearest, recording=nearest.recording.resampled(sigmas), plans={})
 
-    def exact(self, settings: Settings, sigmas: Sequence[float]) -> Learned | None:
-        """What was learned with just these settings and sigmas."""
-        return next((e for e in self.learned if e.settings == settings and e.recording.of_schedule(sigmas)), None)
+    def exact(self, conditions: Conditions, sigmas: Sequence[float]) -> Learned | None:
+        """What was learned with just these conditions and sigmas."""
+        return next((e for e in self.learned if e.conditions == conditions and e.recording.of_schedule(sigmas)), None)
 
     def with_learned(self, learned: Learned) -> ModelProfile:
-        """With this as the newest, in place of what was learned with the same settings and sigmas."""
-        known = self.exact(learned.settings, learned.recording.sigmas)
+        """With this as the newest, in place of what was learned with the same conditions and sigmas."""
+        known = self.exact(learned.conditions, learned.recording.sigmas)
         others = tuple(each for each in self.learned if each is not known)
         return replace(self, learned=(*others, learned)[-MOST_RECORDINGS:])
 

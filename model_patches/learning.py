@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..cache_core.learned import Learned, ModelProfile, Settings
+from ..cache_core.learned import Conditions, Learned, ModelProfile
 from .architectures import model_name
 from .identity import model_identity, patches_identity
 from .variants import Facts
@@ -12,10 +12,10 @@ from .variants import Facts
 ADAPTED = "adapted from what was learned with other settings"
 
 
-def kept_under(facts: Facts) -> Settings:
+def kept_under(facts: Facts) -> Conditions:
     """What a recording of the run depends on."""
     size = round(math.log2(max(math.prod(facts["latent"][2:]), 1)))
-    return Settings(facts["sampler"], facts["guided"], size, patches_identity(facts["model"]))
+    return Conditions(facts["sampler"], facts["guided"], size, patches_identity(facts["model"]))
 
 
 def from_profile(profile: ModelProfile, facts: Facts) -> tuple[Learned | None, str]:

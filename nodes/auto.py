@@ -9,7 +9,7 @@ import numpy as np
 from comfy_api.latest import io
 
 from ..cache_core.forecasting import ForecastPlan
-from ..cache_core.learned import Learned, ModelProfile, Settings, evaluations_for
+from ..cache_core.learned import Conditions, Learned, ModelProfile, evaluations_for
 from ..cache_core.method import CacheMethod, Completed, Plan
 from ..cache_core.methods import computing_all, stepcache
 from ..cache_core.recording import MOST_STEPS, Recorder, Recording, falls
@@ -201,7 +201,7 @@ def keeping(learned: Learned, plan: ForecastPlan, settings: base.Settings, facts
 
 
 def keep_plan(
-    recording: Recording, steps: tuple[int, ...], model: tuple[str, str], kept: Settings, report: RunReport
+    recording: Recording, steps: tuple[int, ...], model: tuple[str, str], kept: Conditions, report: RunReport
 ) -> None:
     """Add a plan to what it was made from, if that is still as it was."""
 
@@ -221,13 +221,13 @@ def learning_plan(facts: Facts, shown: dict[str, Any]) -> Plan:
     return Plan(computing_all(RECORDING), shown | {"plan": "being learned"}, recorder=recorder, completed=done)
 
 
-def keep_if_whole(recorder: Recorder, model: tuple[str, str], kept: Settings, report: RunReport) -> None:
+def keep_if_whole(recorder: Recorder, model: tuple[str, str], kept: Conditions, report: RunReport) -> None:
     """Where the guard had everything computed, what was learned before did not fit; now there is something that does."""
     if recorder.recording() is not None:
         keep(recorder, model, kept, report)
 
 
-def keep(recorder: Recorder, model: tuple[str, str], kept: Settings, report: RunReport) -> None:
+def keep(recorder: Recorder, model: tuple[str, str], kept: Conditions, report: RunReport) -> None:
     """Add what was recorded to the model's profile."""
     recording = recorder.recording()
     if recording is None:

@@ -12,7 +12,7 @@ from ..cache_core.learned import evaluations_for
 from ..model_patches.profile_folder import user_profiles
 from .auto import ProfileType
 from .base import CATEGORY
-from .calibration import INJECTED, Calibration, Scene
+from .calibration_runs import INJECTED, CalibrationRuns, Scene
 from .inputs import refuse_out_of_range
 
 SEEDS = 2**64
@@ -90,7 +90,7 @@ class Calibrate(io.ComfyNode):
         scene = Scene(positive, negative, latent_image, steps, cfg, sampler_name, scheduler)
         tries = trials if speedup > 1 else 0
         pictures = runs + (min(INJECTED, steps - 1) if measure_gains else 0) + tries * runs
-        calibration = Calibration(model, scene, comfy.utils.ProgressBar(pictures * steps))
+        calibration = CalibrationRuns(model, scene, comfy.utils.ProgressBar(pictures * steps))
         for n in range(runs):
             calibration.record((seed + n) % SEEDS)
         if measure_gains:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from stepcache.cache_core.learned import Learned, ModelProfile, Settings
+from stepcache.cache_core.learned import Conditions, Learned, ModelProfile
 from stepcache.cache_core.recording import Recording
 
 few = settings(max_examples=30, deadline=None, derandomize=True, database=None)
@@ -42,7 +42,7 @@ def straight(steps: int, seed: int = 0) -> np.ndarray:
 
 def learned(steps: int = 12, sampler: str = "ode", guided: bool = False, size: int = 8, patches: str = "", **values):
     recording = recorded(smooth(steps), values.pop("sigmas", None), **values)
-    return Learned(Settings(sampler, guided, size, patches), recording)
+    return Learned(Conditions(sampler, guided, size, patches), recording)
 
 
 CALIBRATIONS = {
@@ -67,7 +67,7 @@ def full_profile(steps: int = 4) -> ModelProfile:
     return ModelProfile(
         "A Model",
         "0123456789abcdef",
-        (learned(3), Learned(Settings("sde", True, 9, "abcd1234"), recording, plans)),
+        (learned(3), Learned(Conditions("sde", True, 9, "abcd1234"), recording, plans)),
         CALIBRATIONS,
     )
 

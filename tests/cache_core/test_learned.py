@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from stepcache.cache_core.learned import (
     MOST_CHARACTERS,
     MOST_RECORDINGS,
+    Conditions,
     Learned,
     ModelProfile,
-    Settings,
     evaluations_for,
 )
 from stepcache.cache_core.recording import MOST_STEPS, Recording
 
 from .recordings import CALIBRATIONS, even, few, full_profile, kinds, learned, recorded, seeds, smooth
 
-PLAIN = Settings("ode", False, 8)
+PLAIN = Conditions("ode", False, 8)
 DOCUMENT = json.loads(full_profile().as_json())
 
 HOSTILE = [
@@ -44,7 +44,7 @@ def test_it_goes_through_a_file():
 @given(st.integers(1, 20), seeds, kinds, st.booleans(), st.integers(1, 9))
 def test_every_recording_goes_through_a_file(steps, seed, kind, guided, runs):
     recording = recorded(kind(steps, seed), runs=runs)
-    profile = ModelProfile("M", "id").with_learned(Learned(Settings("sde", guided, 3, "ab"), recording))
+    profile = ModelProfile("M", "id").with_learned(Learned(Conditions("sde", guided, 3, "ab"), recording))
     assert ModelProfile.from_json(profile.as_json()).learned == profile.learned
 
 
@@ -193,7 +193,7 @@ def test_a_run_without_steps_is_served_nothing(sigmas):
 
 def test_of_others_the_one_with_as_many_steps_is_adapted():
     result = found(PLAIN, even(13), learned(40), learned(14), learned(10))
-    assert result.recording.sigmas == even(13) and result.settings == PLAIN
+    assert result.recording.sigmas == even(13) and result.conditions == PLAIN
     assert result.recording.distance(3, 8) == pytest.approx(learned(14).recording.resampled(even(13)).distance(3, 8))
 
 
@@ -206,14 +206,14 @@ def test_plans_are_of_the_schedule_they_were_made_for():
 
 def test_what_was_learned_with_the_same_loras_goes_before_what_is_nearer():
     with_lora, without = learned(20, patches="abcd"), learned(12)
-    assert found(replace(PLAIN, patches="abcd"), even(12), with_lora, without).settings.patches == "abcd"
-    assert found(replace(PLAIN, patches="ffff"), even(12), without).settings.patches == ""
+    assert found(replace(PLAIN, patches="abcd"), even(12), with_lora, without).conditions.patches == "abcd"
+    assert found(replace(PLAIN, patches="ffff"), even(12), without).conditions.patches == ""
 
 
 @pytest.mark.parametrize(("size", "taken"), [(8, 8), (7, 8), (9, 8), (10, 11), (6, None), (13, None)])
 def test_sizes_may_differ_by_a_factor_of_two(size, taken):
     result = found(replace(PLAIN, size=size), even(12), learned(12, size=8), learned(12, size=11))
-    assert (result.settings.size if result else None) == taken
+    assert (result.conditions.size if result else None) == taken
 
 
 @pytest.mark.parametrize("other", [dict(sampler="sde"), dict(guided=True)])

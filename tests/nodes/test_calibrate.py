@@ -13,7 +13,7 @@ from stepcache.cache_core.methods import stepcache
 from stepcache.model_patches.install import apply_cache
 from stepcache.model_patches.profile_folder import profile_files, profile_of
 from stepcache.nodes.calibrate import Calibrate
-from stepcache.nodes.calibration import planned_counts
+from stepcache.nodes.calibration_runs import planned_counts
 from stepcache.nodes.planned_nodes import DPCache, MagCache, MeanCache
 from stepcache.nodes.profiles import NO_FILE, LoadProfile, SaveProfile
 from stepcache.nodes.sampling import RATIOS
@@ -82,7 +82,7 @@ def test_an_empty_latent_of_another_model_is_resized_as_a_ksampler_does():
     tiny = shared("flux_dev")
     half = torch.zeros(1, 4, tiny.latent.shape[-2] // 2, tiny.latent.shape[-1] // 2)
     profile, _ = calibrate(tiny, latent={"samples": half, RATIOS[0]: 16})
-    assert profile.learned[0].settings == calibrate(tiny)[0].learned[0].settings
+    assert profile.learned[0].conditions == calibrate(tiny)[0].learned[0].conditions
 
 
 def test_what_cannot_be_recorded_is_told_with_the_cure():
@@ -93,7 +93,7 @@ def test_what_cannot_be_recorded_is_told_with_the_cure():
 def test_runs_are_merged_over_the_branches_of_guidance():
     profile, _ = calibrate(shared("flux_dev"), runs=3, cfg=3.0)
     (learned,) = profile.learned
-    assert learned.recording.runs == 3 and learned.settings.guided
+    assert learned.recording.runs == 3 and learned.conditions.guided
     assert set(profile.calibrations["magcache"]["ratios"]) == {"cond", "uncond"}
 
 

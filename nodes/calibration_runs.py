@@ -59,7 +59,7 @@ class Scene:
         )  # fmt: skip
 
 
-class Calibration:
+class CalibrationRuns:
     """Runs of one scene, and what they add up to. What was recorded is kept after every run, so a stop loses one run."""
 
     def __init__(self, model, scene: Scene, progress: comfy.utils.ProgressBar):
