@@ -165,13 +165,3 @@ def threshold_for(computed: Callable[[float], float], wanted: float) -> float:
 def fetched(values: Sequence[Tensor]) -> np.ndarray:
     """0-d tensors, read from their device in one go."""
     return torch.stack(list(values)).cpu().double().numpy()
-
-
-def gains_at(injected: Sequence[tuple[int, float]], steps: int) -> tuple[float, ...]:
-    """A gain for each step from those measured at some: linear in the logarithm between them, the nearest outside.
-
-    Args:
-        injected: (step, gain), in order.
-    """
-    at, gains = zip(*injected, strict=True)
-    return tuple(float(value) for value in np.exp(np.interp(np.arange(steps), at, np.log(gains))))

@@ -19,6 +19,10 @@ from .types import Step
 SKETCH = 8192
 """Elements of an output that are kept: enough for its lengths and angles to within a percent or two."""
 
+VARIATION = 0.5
+"""By how much the change of an output from step to step is taken to vary from picture to picture: its variance, relative to
+the square of how much it differs from the change before. Half of that was best for one picture and others, measured."""
+
 MOST_STEPS = 200
 """A recording of more steps is refused: planning takes memory and time with the cube of the steps, 64 MB at 200."""
 
@@ -71,14 +75,14 @@ class Recording:
     def foreseen(self) -> np.ndarray:
         """(T, T), the mean products to expect of other pictures, whose outputs change otherwise from step to step.
 
-        Each change is taken to vary by as much as it differs from the one before, at most by its own length, and
+        Each change is taken to vary by how much it differs from the one before (`VARIATION`), no longer than itself, and
         independently of others; the mean of several runs varies less. On a straight line nothing does.
         """
         changes = np.diff(np.eye(self.steps), axis=0)  # (T - 1, T)
         bends = np.diff(changes, axis=0)
         squares = [((rows @ self.products) * rows).sum(axis=1) for rows in (changes[1:], bends)]
-        varying = np.minimum(*squares).clip(0)  # (T - 2)
-        passed = np.cumsum([0, *varying[:1], *varying][: self.steps]) / self.runs  # up to each step
+        varying = VARIATION * np.minimum(*squares).clip(0) / self.runs  # (T - 2)
+        passed = np.cumsum([0, *varying[:1], *varying][: self.steps])  # up to each step
         return self.products + np.minimum.outer(passed, passed)
 
     def distance(self, first: int, second: int) -> float:

@@ -8,11 +8,12 @@ import comfy.samplers
 import comfy.utils
 from comfy_api.latest import io, ui
 
+from ..cache_core.gains import INJECTED
 from ..cache_core.learned import evaluations_for
 from ..model_patches.profile_folder import user_profiles
 from .auto import ProfileType
 from .base import CATEGORY
-from .calibration_runs import INJECTED, CalibrationRuns, Scene
+from .calibration_runs import CalibrationRuns, Scene
 from .inputs import refuse_out_of_range
 
 SEEDS = 2**64

@@ -13,8 +13,9 @@ import comfy.model_management
 import comfy.utils
 from torch import Tensor
 
-from ..cache_core.fitting import fitted_entries, gains_at
+from ..cache_core.fitting import fitted_entries
 from ..cache_core.forecasting import Forecaster, ForecastPlan, refinements
+from ..cache_core.gains import measured_gains
 from ..cache_core.learned import Learned, ModelProfile, evaluations_for
 from ..cache_core.measuring import Changes
 from ..cache_core.method import Plan
@@ -29,9 +30,6 @@ from .sampling import sampled, squared_error
 
 ALL_PLANNED = 50
 """Runs of at most so many steps have a plan for every number of them."""
-
-INJECTED = 8
-"""Steps at which a gain is measured; between them it is interpolated."""
 
 NOT_RECORDED = (
     "Nothing can be learned of this run: an output was not finite, or the sampler left out a step of its schedule. Check that "
@@ -95,14 +93,12 @@ class CalibrationRuns:
     def inject(self) -> None:
         """Measure how much of an error made at a step is left at the end, by holding one output for one step."""
         seed, first = next(iter(self.pictures.items()))
-        recording, steps = self.recordings[0], self.recordings[0].steps
-        gains = []
-        for step in sorted({1 + round(n * (steps - 2) / (INJECTED - 1)) for n in range(INJECTED)}):
+
+        def left(step: int) -> float:
             held = apply_cache(self.model, reusing_once(step))
-            off = squared_error(self.scene.sample(held, seed, partial(self.progress.update, 1)), first)
-            made = recording.distance(step - 1, step) * (recording.sigmas[step] - recording.sigmas[step + 1])
-            gains.append((step, max(math.sqrt(off) / max(made, 1e-12), 1e-6)))
-        self.keep(replace(self.merged(), gains=gains_at(gains, steps)))
+            return math.sqrt(squared_error(self.scene.sample(held, seed, partial(self.progress.update, 1)), first))
+
+        self.keep(replace(self.merged(), gains=measured_gains(self.recordings[0], left)))
 
     def fit(self) -> None:
         """Plan for the numbers of steps that may be asked for, and fit the figures of other methods."""

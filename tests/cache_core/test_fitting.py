@@ -11,7 +11,6 @@ from stepcache.cache_core.fitting import (
     FORCED,
     checked,
     fitted_entries,
-    gains_at,
     over_threshold,
     teacache_entry,
     threshold_for,
@@ -140,8 +139,3 @@ def test_entries_from_a_file_are_taken_as_far_as_they_are_known():
 def test_entries_that_are_none_are_refused(method, wrong, problem):
     with pytest.raises(ValueError, match=problem):
         checked({method: CALIBRATIONS[method] | wrong})
-
-
-def test_gains_between_those_measured_are_geometric_means():
-    assert gains_at([(1, 8.0), (3, 2.0)], 6) == pytest.approx((8, 8, 4, 2, 2, 2))
-    assert gains_at([(2, 3.0)], 4) == pytest.approx((3,) * 4)

@@ -12,7 +12,6 @@ from stepcache.cache_core.forecasting import (
     Forecaster,
     ForecastPlan,
     Segment,
-    general_gains,
     line_costs,
     unwanted_segments,
 )
@@ -249,7 +248,6 @@ def test_measured_gains_are_used_and_others_estimated():
     assert Forecaster(recorded(smooth(3), gains=(3.0, 2.0, 1.0))).gains.tolist() == [3, 2, 1]
     flow, other = (Forecaster(recorded(smooth(4), flow=flow)).gains for flow in (True, False))
     assert flow.tolist() == pytest.approx([1 / 0.05, 1 / 0.3, 1 / 0.55, 1 / 0.8]) and other.tolist() == [1] * 4
-    assert general_gains((1.4, 0.0), flow=True) == pytest.approx((20,))
 
 
 def test_gains_weigh_the_steps_in_sigma():

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepcache.cache_core.recording import MOST_STEPS, Recorder, Recording, Sketch, falls, same_schedule
+from stepcache.cache_core.recording import MOST_STEPS, VARIATION, Recorder, Recording, Sketch, falls, same_schedule
 from stepcache.cache_core.types import Step
 
 from .recordings import even, few, kinds, noisy, recorded, seeds, smooth, straight
@@ -45,11 +45,11 @@ def test_a_merged_recording_is_the_mean_over_the_runs():
 @few
 @given(st.integers(1, 12), seeds, kinds)
 def test_other_pictures_are_foreseen_to_change_otherwise(steps, seed, kind):
-    """As if each change had a part of its own, as long as the change differs from the one before but no longer than itself."""
+    """As if each change had a part of its own, by how much it differs from the change before but no longer than itself."""
     outputs = kind(steps, seed)
     changes = np.diff(outputs, axis=0)
     own = [min(np.linalg.norm(b - a), np.linalg.norm(b)) for a, b in pairwise(changes)]
-    own = [0.0, *own[:1], *own][:steps]
+    own = [math.sqrt(VARIATION) * length for length in [0.0, *own[:1], *own, 0.0][:steps]]
     spread = np.hstack([outputs, np.cumsum(np.diag(own), axis=0)])
     assert np.allclose(recorded(outputs).foreseen(), spread @ spread.T / outputs.shape[1])
 
