@@ -58,7 +58,7 @@ def test_gains_are_measured_on_request():
 
 
 def test_a_plan_is_tuned_by_trying():
-    tiny = shared("flux_dev")
+    tiny = shared("qwen_image")
     plain, tuned = (calibrate(tiny, runs=2, speedup=2.0, trials=trials)[0].learned[0] for trials in (0, 12))
     changed = {count for count in plain.plans if plain.plans[count] != tuned.plans[count]}
     assert changed == {STEPS // 2}
