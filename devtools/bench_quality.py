@@ -1,4 +1,4 @@
-"""Speed and likeness of each method on the shipped tiny model, beside plain sampling with fewer steps."""
+"""Speed and likeness of each method on the shipped tiny Flux, beside plain sampling with fewer steps."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ class Videos(Scenes):
 
     def shown(self, latent: Tensor) -> Tensor:
         """(3, frames * H, W) in [0, 1]; the decoder is for single frames in Flux's latent format."""
-        clip = self.model.get_model_object("latent_format").process_in(latent)
+        clip = comfy.latent_formats.Wan21().process_in(latent)  # as the model had it
         frames = comfy.latent_formats.Flux().process_out(clip[0].transpose(0, 1))  # (frames, 16, h, w)
         decoded = self.vae.decode(frames).detach()  # (frames, H, W, 3)
         return decoded.flatten(0, 1).movedim(-1, 0).clamp(0, 1)

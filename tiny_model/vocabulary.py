@@ -61,7 +61,7 @@ class Vocabulary:
         if "words" not in metadata:
             raise ValueError(
                 f"{path} has no word list in its metadata; restore the file or export it again with "
-                "'python train.py export'."
+                "'python train.py export' (the video model: 'python train.py video')."
             )
         return cls(tuple(json.loads(metadata["words"])))
 

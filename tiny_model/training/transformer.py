@@ -22,7 +22,7 @@ class Batch:
     kind: str  # losses are kept by it
     latents: Tensor  # (B, C, ...)
     tokens: Tensor  # (B, T) indices of words
-    lift: float  # how much more noise than evenly, in the logit of the time
+    lift: float  # of the noise levels: the mean of their logits
 
 
 class Batches(Protocol):
@@ -58,7 +58,7 @@ def make_optimisers(model: nn.Module) -> list[torch.optim.Optimizer]:
 
 
 def random_times(count: int, lift: float) -> Tensor:
-    """Noise levels (count,): logit-normal about `lift`, a fifth uniform."""
+    """Noise levels (count,) in 0..1: logit-normal about `lift`, a fifth uniform."""
     times = torch.sigmoid(torch.randn(count) + lift)
     return torch.where(torch.rand(count) < 0.2, torch.rand(count), times)
 
