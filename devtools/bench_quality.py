@@ -1,4 +1,4 @@
-"""Speed and likeness of each method on the shipped tiny model, beside plain sampling with fewer steps."""
+"""Speed and likeness of each method on the shipped tiny Flux, beside plain sampling with fewer steps."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from functools import partial
 from statistics import mean
 from typing import Any
 
+import comfy.latent_formats
 import comfy.sample
 import comfy.samplers
 import comfy.sd
 import comfy.utils
 import torch
 from comfy.model_patcher import ModelPatcher
+from torch import Tensor
 
 from stepcache.cache_core.method import CacheMethod
 from stepcache.cache_core.methods import (
@@ -146,7 +148,10 @@ def row(method: str, setting: str, computed: float, references: list, pictures: 
 
 
 class Scenes:
-    """The tiny model with its decoder and its words, loaded by ComfyUI's own loaders."""
+    """The tiny Flux with its decoder and its words, loaded by ComfyUI's own loaders."""
+
+    transformer = "stepcache_tiny_flux_fp16.safetensors"
+    size = SIZE
 
     def __init__(self):
         load_package("stepcache_tiny_model", ROOT / "tiny_model")
@@ -154,7 +159,7 @@ class Scenes:
         from stepcache_tiny_model.vocabulary import Vocabulary
 
         weights = ROOT / "tiny_model" / "weights"
-        transformer = weights / "stepcache_tiny_flux_fp16.safetensors"
+        transformer = weights / self.transformer
         self.model = comfy.sd.load_diffusion_model(str(transformer))
         self.clip = make_clip(Vocabulary.of_weights(transformer))
         self.vae = comfy.sd.VAE(sd=comfy.utils.load_torch_file(str(weights / "stepcache_tiny_vae_fp16.safetensors")))
@@ -162,20 +167,27 @@ class Scenes:
     def conditioning(self, text: str) -> list:
         return [[self.clip.encode_from_tokens(self.clip.tokenize(text)), {}]]
 
+    def latent(self, size: int) -> Tensor:
+        return torch.zeros(1, 16, size // 8, size // 8)
+
+    def shown(self, latent: Tensor) -> Tensor:
+        """(3, H, W) in [0, 1] of a sampled latent."""
+        return self.vae.decode(latent)[0].detach().movedim(-1, 0).clamp(0, 1)
+
     def picture(
         self,
         model,
         prompt: str,
         steps: int = STEPS,
         seed: int = 100,
-        size: int = SIZE,
+        size: int | None = None,
         guidance: float = GUIDANCE,
         sampler: Sampler = "euler",
         scheduler: str = "simple",
-    ):
-        """(3, H, W) in [0, 1], and the seconds that sampling took; `sampler` is a name or a SAMPLER."""
+    ) -> tuple[Tensor, float]:
+        """What is `shown`, and the seconds that sampling took; `sampler` is a name or a SAMPLER."""
         positive, negative = self.conditioning(prompt), self.conditioning("")
-        latent = torch.zeros(1, 16, size // 8, size // 8)
+        latent = self.latent(size or self.size)
         noise = comfy.sample.prepare_noise(latent, seed)
         sigmas = comfy.samplers.calculate_sigmas(model.get_model_object("model_sampling"), scheduler, steps)
         used = comfy.samplers.sampler_object(sampler) if isinstance(sampler, str) else sampler
@@ -184,4 +196,22 @@ class Scenes:
             model, noise, guidance, used, sigmas, positive, negative, latent, disable_pbar=True, seed=seed
         )
         seconds = clock() - started
-        return self.vae.decode(sampled)[0].detach().movedim(-1, 0).clamp(0, 1), seconds
+        return self.shown(sampled), seconds
+
+
+class Videos(Scenes):
+    """The tiny Wan: clips, shown as one picture with their frames one below the other."""
+
+    transformer = "stepcache_tiny_wan_fp16.safetensors"
+    size = 96
+    frames = 5
+
+    def latent(self, size: int) -> Tensor:
+        return torch.zeros(1, 16, self.frames, size // 8, size // 8)
+
+    def shown(self, latent: Tensor) -> Tensor:
+        """(3, frames * H, W) in [0, 1]; the decoder is for single frames in Flux's latent format."""
+        clip = comfy.latent_formats.Wan21().process_in(latent)  # as the model had it
+        frames = comfy.latent_formats.Flux().process_out(clip[0].transpose(0, 1))  # (frames, 16, h, w)
+        decoded = self.vae.decode(frames).detach()  # (frames, H, W, 3)
+        return decoded.flatten(0, 1).movedim(-1, 0).clamp(0, 1)

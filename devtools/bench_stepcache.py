@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import reduce
+from itertools import cycle
 
-from comfy_extras.nodes_model_advanced import ModelSamplingFlux
+from comfy.model_base import WAN21
+from comfy_extras.nodes_model_advanced import ModelSamplingFlux, ModelSamplingSD3
 
 from stepcache.cache_core.forecasting import Forecaster, ForecastPlan
 from stepcache.cache_core.method import Plan
@@ -18,7 +20,7 @@ from stepcache.cache_core.recording import Recorder, Recording
 from stepcache.model_patches.install import apply_cache
 from stepcache.nodes.auto import GUARD
 
-from .bench_quality import PROMPTS, Scenes, row, watched
+from .bench_quality import PROMPTS, Scenes, Videos, row, watched
 
 LEARNED = ("day mountains sun trees", "night sea moon stars", "sunset desert cactus", "day hills clouds snow")
 COMPARED = (
@@ -41,7 +43,9 @@ CASES: dict[str, dict] = {
     "28 euler, CFG 6": dict(guidance=6.0),
     "28 euler, shift 3": dict(shift=3.0),
     "28 euler, beta": dict(scheduler="beta"),
+    "28 euler, video": dict(video=True, size=96, shift=3.0),
 }
+PANS = ("right", "left", "down", "up", "still")
 SHARES = (6 / 28, 8 / 28, 10 / 28, 12 / 28, 14 / 28)
 EASYCACHE = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2)
 """Thresholds of the method to compare with in the first case."""
@@ -56,6 +60,9 @@ def rows(quick: bool) -> Iterator[dict]:
 
 def case(scenes: Scenes, name: str, settings: dict, prompts: tuple[str, ...]) -> Iterator[dict]:
     settings = dict(size=128) | settings
+    examples = LEARNED
+    if settings.pop("video", False):
+        scenes, prompts, examples = Videos(), moving(prompts), moving(examples)
     shift = settings.pop("shift", None)
     model = shifted(scenes.model, shift) if shift else scenes.model
     steps = settings.pop("steps", 28)
@@ -65,7 +72,7 @@ def case(scenes: Scenes, name: str, settings: dict, prompts: tuple[str, ...]) ->
 
     scenes.picture(model, prompts[0], steps=2)  # pays for loading
     references = [picture(model, n) for n in range(len(prompts))]
-    recordings = [recorded(scenes, model, prompt, steps, 500 + n, settings) for n, prompt in enumerate(LEARNED)]
+    recordings = [recorded(scenes, model, prompt, steps, 500 + n, settings) for n, prompt in enumerate(examples)]
     singly, together = [[each] for each in recordings], [recordings]
     ways = (("from 1 picture", singly, 0.0), ("guarded", singly, GUARD), (f"from {len(LEARNED)}", together, 0.0))
     for label, learned, guard in ways:
@@ -81,8 +88,15 @@ def case(scenes: Scenes, name: str, settings: dict, prompts: tuple[str, ...]) ->
             yield watched("EasyCache", f"{name}, {threshold:g}", model, methods, references, picture)
 
 
+def moving(prompts: tuple[str, ...]) -> tuple[str, ...]:
+    """Each with a word for the pan."""
+    return tuple(f"{prompt} {pan}" for prompt, pan in zip(prompts, cycle(PANS), strict=False))
+
+
 def shifted(model, shift: float):
     """With a shift of the schedule, whatever the size."""
+    if isinstance(model.model, WAN21):
+        return ModelSamplingSD3().patch(model, shift)[0]
     return ModelSamplingFlux().patch(model, math.log(shift), math.log(shift), 256, 256)[0]
 
 

@@ -1,6 +1,6 @@
-"""A tiny trained landscape model for StepCache demos and tests, as a ComfyUI node pack of its own.
+"""Tiny trained landscape models for StepCache demos and tests, as a ComfyUI node pack of its own.
 
-Loading the pack makes the two files in `weights/` visible to the stock nodes "Load Diffusion Model" and
+Loading the pack makes the files in `weights/` visible to the stock nodes "Load Diffusion Model" and
 "Load VAE" and adds one node, "Load Tiny CLIP (StepCache demo)".
 """
 

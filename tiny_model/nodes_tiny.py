@@ -1,4 +1,4 @@
-"""The ComfyUI node of the tiny model."""
+"""The ComfyUI node of the tiny models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from .tiny_clip import make_clip
 from .vocabulary import Vocabulary
 
 WEIGHTS_FOLDER = Path(__file__).parent / "weights"
-TRANSFORMER_FILE = WEIGHTS_FOLDER / "stepcache_tiny_flux_fp16.safetensors"
+TRANSFORMER_FILES = {
+    "picture": WEIGHTS_FOLDER / "stepcache_tiny_flux_fp16.safetensors",
+    "video": WEIGHTS_FOLDER / "stepcache_tiny_wan_fp16.safetensors",
+}
 
 
 def register_weights_folder() -> None:
@@ -27,15 +30,23 @@ class LoadTinyCLIP(io.ComfyNode):
             node_id="StepCacheTinyCLIP",
             display_name="Load Tiny CLIP (StepCache demo)",
             category="StepCache/demo",
-            description="Text encoder of the tiny StepCache demo model. It knows a few words, such as "
-            "'sunset sea boat sun clouds'; see the README of the tiny model for all of them.",
-            inputs=[],
+            description="Text encoder of the tiny StepCache demo models. It knows a few words, such as "
+            "'sunset sea boat sun clouds'; see the README of the tiny models for all of them.",
+            inputs=[
+                io.Combo.Input(
+                    "model",
+                    options=list(TRANSFORMER_FILES),
+                    default="picture",
+                    optional=True,
+                    tooltip="The transformer it is for. That for video also knows right, left, down, up and still.",
+                )
+            ],
             outputs=[io.Clip.Output()],
         )
 
     @classmethod
-    def execute(cls) -> io.NodeOutput:
-        return io.NodeOutput(make_clip(Vocabulary.of_weights(TRANSFORMER_FILE)))
+    def execute(cls, model: str = "picture") -> io.NodeOutput:
+        return io.NodeOutput(make_clip(Vocabulary.of_weights(TRANSFORMER_FILES[model])))
 
 
 class TinyModelExtension(ComfyExtension):

@@ -1,6 +1,6 @@
 """A text encoder without weights: every known word becomes a one-hot token.
 
-The embedding table of the words is the transformer's own `txt_in` layer. Wrapped in ComfyUI's CLIP class,
+The embedding table of the words is the transformer's own first text layer. Wrapped in ComfyUI's CLIP class,
 so the stock prompt nodes work on it.
 """
 
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from .vocabulary import Vocabulary
 
 PROMPT_TOKENS = 10  # always this many, so that prompt and negative prompt run as one batch
-TEXT_WIDTH = 64  # columns of the transformer's `txt_in`
+TEXT_WIDTH = 64  # columns of that layer
 PADDING_SLOT, NULL_SLOT = 0, 1
 
 Token = tuple[int, float]  # text slot, weight

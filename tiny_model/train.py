@@ -1,4 +1,4 @@
-"""Train the tiny model from nothing: `python train.py all` paints the data, trains both networks and exports them.
+"""Train the tiny models from nothing: `python train.py all` paints the data, trains the networks and exports them.
 
 Every stage can be stopped and started again; it continues from its checkpoint in the work folder. The same seed
 and schedule on the same machine type give the same weights up to rounding.
@@ -11,11 +11,15 @@ import sys
 from pathlib import Path
 
 import torch
+from training.clips import ClipBatches, ClipData, ClipSchedule, load_clip_data, make_clip_data, save_clip_data
 from training.dataset import SceneData, load_dataset, make_dataset, save_dataset
 from training.decoder import DecoderTraining
-from training.export import export_decoder, export_transformer
+from training.export import PICTURES, VIDEO, export_decoder, export_transformer
+from training.network import TinyFlux
+from training.pictures import PictureBatches, PictureSchedule
 from training.samples import PROMPTS, grid, sample, to_pictures
-from training.transformer import Schedule, TransformerTraining
+from training.transformer import TransformerTraining
+from training.video_network import TinyWan
 
 HERE = Path(__file__).resolve().parent
 FIRST_SCENE = 1_000_000  # scene numbers of seed 0; each seed has a million of its own
@@ -37,8 +41,9 @@ def resume_decoder(options: argparse.Namespace, data: SceneData) -> DecoderTrain
 
 
 def resume_transformer(options: argparse.Namespace, data: SceneData) -> TransformerTraining:
-    schedule = Schedule(options.small_steps, options.large_steps, options.decay_steps)
-    return resume(TransformerTraining(data, schedule, options.seed + 1), options.work / "transformer.pt")
+    schedule = PictureSchedule(options.small_steps, options.large_steps, options.decay_steps)
+    training = TransformerTraining(TinyFlux, PictureBatches(data, schedule), schedule, options.seed + 1)
+    return resume(training, options.work / "transformer.pt")
 
 
 def resume(training, checkpoint: Path):
@@ -59,10 +64,16 @@ def export(options: argparse.Namespace) -> None:
     data = load_dataset(data_path(options))
     options.weights.mkdir(parents=True, exist_ok=True)
     for path in (
-        export_transformer(resume_transformer(options, data), options.weights, options.seed),
+        export_transformer(
+            PICTURES, resume_transformer(options, data), len(data.tokens), options.weights, options.seed
+        ),
         export_decoder(resume_decoder(options, data), options.weights, options.seed),
     ):
-        print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB")
+        print_size(path)
+
+
+def print_size(path: Path) -> None:
+    print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB")
 
 
 def paint_samples(options: argparse.Namespace) -> None:
@@ -72,12 +83,31 @@ def paint_samples(options: argparse.Namespace) -> None:
     print(f"{options.picture}: " + " | ".join(PROMPTS))
 
 
+def clip_data(options: argparse.Namespace) -> ClipData:
+    """In the latent space of the pictures, whose decoder then shows the frames too."""
+    path = options.work / "clips.pt"
+    if not path.exists():
+        latent = load_dataset(data_path(options)).latent
+        save_clip_data(make_clip_data(latent, FIRST_SCENE * (1 + options.seed), options.scenes), path)
+    return load_clip_data(path)
+
+
+def make_video_model(options: argparse.Namespace) -> None:
+    data, checkpoint = clip_data(options), options.work / "video.pt"
+    schedule = ClipSchedule(options.video_steps, options.video_decay_steps)
+    training = TransformerTraining(TinyWan, ClipBatches(data, schedule), schedule, options.seed + 3)
+    resume(training, checkpoint).run(checkpoint)
+    options.weights.mkdir(parents=True, exist_ok=True)
+    print_size(export_transformer(VIDEO, training, len(data.tokens), options.weights, options.seed))
+
+
 STAGES = {
     "data": paint_data,
     "decoder": train_decoder,
     "transformer": train_transformer,
     "export": export,
     "samples": paint_samples,
+    "video": make_video_model,
 }
 
 
@@ -93,6 +123,8 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--small-steps", type=int, default=2200, help="transformer steps on small pictures only")
     parser.add_argument("--large-steps", type=int, default=2000, help="transformer steps mostly on large pictures")
     parser.add_argument("--decay-steps", type=int, default=1300, help="last steps, with falling learning rate")
+    parser.add_argument("--video-steps", type=int, default=4500, help="steps of the video model")
+    parser.add_argument("--video-decay-steps", type=int, default=2250, help="of these, with falling learning rate")
     parser.add_argument("--pixels", type=int, default=256, help="size of the sample pictures, a multiple of 16")
     parser.add_argument("--picture", type=Path, default=HERE / "samples.png", help="file for the sample pictures")
     options = parser.parse_args(arguments)

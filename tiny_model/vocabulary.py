@@ -1,4 +1,4 @@
-"""The words the tiny model knows, and how a free prompt is reduced to them.
+"""The words a tiny model knows, and how a free prompt is reduced to them.
 
 The word list is stored in the metadata of the transformer file, so that words and weights cannot drift apart.
 """
@@ -31,10 +31,18 @@ SYNONYMS = {
     "boat": "boats ship sailboat ships yacht",
     "cactus": "cacti cactuses saguaro",
     "snow": "snowy winter snowfall",
+    "right": "rightward rightwards",
+    "left": "leftward leftwards",
+    "down": "downward downwards",
+    "up": "upward upwards",
+    "still": "static motionless",
 }
 SILENT = frozenset(
     word
-    for words in ("a an and at behind by few from in is it", "next of on or over picture some the there to under with")
+    for words in (
+        "a an and at behind by camera few from in is it",
+        "moving next of on or over pan panning picture some the there to under video with",
+    )
     for word in words.split()
 )
 
@@ -53,7 +61,7 @@ class Vocabulary:
         if "words" not in metadata:
             raise ValueError(
                 f"{path} has no word list in its metadata; restore the file or export it again with "
-                "'python train.py export'."
+                "'python train.py export' (the video model: 'python train.py video')."
             )
         return cls(tuple(json.loads(metadata["words"])))
 

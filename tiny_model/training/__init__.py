@@ -1,1 +1,1 @@
-"""Training of the tiny model: scenes, latent space, decoder and transformer. Needs no ComfyUI."""
+"""Training of the tiny models: scenes, latent space, decoder and transformers. Needs no ComfyUI."""

@@ -7,23 +7,25 @@ fused attention is slower than the plain formula. Here the pair swap is a matrix
 import torch
 from torch import Tensor
 
-ROPE_AXES = (16, 56, 56)  # head features given to (unused, row, column); fixed by ComfyUI
+HEAD_WIDTH = 128
 ROPE_THETA = 10_000.0
-HEAD_WIDTH = sum(ROPE_AXES)
 
 
-def rotary_table(rows: int, columns: int, text_tokens: int) -> tuple[Tensor, Tensor]:
+def grid_positions(*sizes: int) -> Tensor:
+    """Positions on a grid, the last axis fastest: (product of `sizes`, number of axes)."""
+    axes = [torch.arange(size, dtype=torch.float64) for size in sizes]
+    return torch.cartesian_prod(*axes)
+
+
+def rotary_table(positions: Tensor, widths: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Cosines and sines of the rotary position angles (arXiv 2104.09864), each (L, HEAD_WIDTH).
 
-    Text tokens all sit at position 0, so a prompt is a bag of words.
+    `positions` is (L, axes); `widths` says how many features of a head turn with each axis.
     """
-    positions = torch.zeros(text_tokens + rows * columns, len(ROPE_AXES), dtype=torch.float64)
-    positions[text_tokens:, 1] = torch.arange(rows).repeat_interleave(columns)
-    positions[text_tokens:, 2] = torch.arange(columns).repeat(rows)
     angles = []
-    for axis, features in enumerate(ROPE_AXES):
+    for position, features in zip(positions.unbind(1), widths):
         frequencies = ROPE_THETA ** -(torch.arange(0, features, 2, dtype=torch.float64) / features)
-        angles.append(positions[:, axis : axis + 1] * frequencies)
+        angles.append(position[:, None] * frequencies)
     angles = torch.cat(angles, dim=1).repeat_interleave(2, dim=1)  # (L, HEAD_WIDTH)
     return angles.cos().float(), angles.sin().float()
 
@@ -56,16 +58,22 @@ class NormaliseAndRotate(torch.autograd.Function):
         return torch.addcmul(unrotated, normalised, radial, value=-1).mul_(inverse), None, None, None
 
 
-class RotaryAttention:
-    """Softmax attention for one picture shape; holds the position table in the dtype of the features."""
+def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Softmax attention: query (..., L, HEAD_WIDTH), key and value (..., T, HEAD_WIDTH) -> (..., L, HEAD_WIDTH)."""
+    scores = query @ key.transpose(-1, -2) * HEAD_WIDTH**-0.5  # (..., L, T)
+    return scores.softmax(dim=-1).to(value.dtype) @ value
 
-    def __init__(self, rows: int, columns: int, text_tokens: int, dtype: torch.dtype):
-        self.cosine, self.sine = (part.to(dtype) for part in rotary_table(rows, columns, text_tokens))
+
+class RotaryAttention:
+    """Self-attention of tokens at given positions; holds the position table in the dtype of the features."""
+
+    def __init__(self, positions: Tensor, widths: tuple[int, ...], dtype: torch.dtype):
+        """`positions` and `widths` as for `rotary_table`."""
+        self.cosine, self.sine = (part.to(dtype) for part in rotary_table(positions, widths))
         self.swap = pair_swap().to(dtype)
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Each (B, heads, L, HEAD_WIDTH), text tokens first -> (B, L, heads * HEAD_WIDTH)."""
+        """Each (B, heads, L, HEAD_WIDTH) -> (B, L, heads * HEAD_WIDTH)."""
         query = NormaliseAndRotate.apply(query, self.cosine, self.sine, self.swap)
         key = NormaliseAndRotate.apply(key, self.cosine, self.sine, self.swap)
-        scores = query @ key.transpose(-1, -2) * HEAD_WIDTH**-0.5  # (B, heads, L, L)
-        return (scores.softmax(dim=-1).to(value.dtype) @ value).transpose(1, 2).flatten(2)
+        return attend(query, key, value).transpose(1, 2).flatten(2)

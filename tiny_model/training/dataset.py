@@ -82,5 +82,5 @@ def load_dataset(path: Path) -> SceneData:
     """Raises FileNotFoundError with the command that makes the file."""
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; make it with: python train.py data")
-    stored = torch.load(path)
+    stored = torch.load(path, mmap=True)
     return SceneData(LinearLatent(**stored["latent"]), stored["latents"], stored["tokens"], stored["pictures"])

@@ -10,12 +10,13 @@ Shape letters: B pictures, C latent channels, H and W latent rows and columns, N
 """
 
 import math
+from functools import cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import HEAD_WIDTH, RotaryAttention
+from .attention import HEAD_WIDTH, RotaryAttention, grid_positions
 
 LATENT_CHANNELS = 16
 PATCH = 2
@@ -26,6 +27,14 @@ SINGLE_BLOCKS = 12
 VOCABULARY_SLOTS = 64  # width of the one-hot text tokens; more than the words in use
 MLP_RATIO = 4
 TIME_FREQUENCIES = 128
+ROPE_WIDTHS = (16, 56, 56)  # head features given to (unused, row, column); fixed by ComfyUI
+
+
+@cache
+def picture_attention(rows: int, columns: int, text_tokens: int, dtype: torch.dtype) -> RotaryAttention:
+    """For text tokens, which all sit at position 0, so that a prompt is a bag of words, and then image tokens."""
+    positions = torch.cat((torch.zeros(text_tokens, 3), grid_positions(1, rows, columns)))
+    return RotaryAttention(positions, ROPE_WIDTHS, dtype)
 
 
 def split_heads(packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -163,7 +172,6 @@ class TinyFlux(nn.Module):
         self.double_blocks = nn.ModuleList(DoubleBlock() for _ in range(DOUBLE_BLOCKS))
         self.single_blocks = nn.ModuleList(SingleBlock() for _ in range(SINGLE_BLOCKS))
         self.final_layer = LastLayer(patch_width)
-        self.attentions: dict[tuple, RotaryAttention] = {}
         self._initialise()
 
     def _initialise(self) -> None:
@@ -180,18 +188,13 @@ class TinyFlux(nn.Module):
         nn.init.normal_(self.time_in.in_layer.weight, std=0.02)
         nn.init.normal_(self.time_in.out_layer.weight, std=0.02)
 
-    def _attention(self, *shape_and_dtype) -> RotaryAttention:
-        if shape_and_dtype not in self.attentions:
-            self.attentions[shape_and_dtype] = RotaryAttention(*shape_and_dtype)
-        return self.attentions[shape_and_dtype]
-
     def forward(self, latent: Tensor, time: Tensor, text: Tensor) -> Tensor:
         """latent (B, C, H, W), time (B,) in 0..1 with 1 = pure noise, text (B, T, V) -> (B, C, H, W)."""
         rows, columns = latent.shape[2] // PATCH, latent.shape[3] // PATCH
         image = self.img_in(to_patches(latent))  # (B, N, D)
         text = self.txt_in(text)  # (B, T, D)
         time_embedding = self.time_in(time)  # (B, D)
-        attention = self._attention(rows, columns, text.shape[1], image.dtype)
+        attention = picture_attention(rows, columns, text.shape[1], image.dtype)
         for block in self.double_blocks:
             image, text = block(image, text, time_embedding, attention)
         tokens = torch.cat((text, image), dim=1)  # (B, L, D)

@@ -1,47 +1,46 @@
-"""Train the transformer: rectified flow (arXiv 2209.03003) on the latents of the painted scenes."""
+"""Train a transformer: rectified flow (arXiv 2209.03003) on the latents of painted scenes."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from .dataset import SceneData
-from .network import VOCABULARY_SLOTS, TinyFlux
+from .network import VOCABULARY_SLOTS
 from .scenes import PADDING, WORDS
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """Small pictures first, then mostly large ones; the rate is flat and falls to zero over the last steps."""
+class Batch:
+    kind: str  # losses are kept by it
+    latents: Tensor  # (B, C, ...)
+    tokens: Tensor  # (B, T) indices of words
+    lift: float  # of the noise levels: the mean of their logits
 
-    small_steps: int
-    large_steps: int
-    decay_steps: int
-    small_every: int = 4  # in the second part every n-th step is still a small one
-    small_batch: int = 32
-    large_batch: int = 8
-    peak_rate: float = 2e-3
-    large_peak_rate: float = 1.4e-3
-    warmup_steps: int = 40
+
+class Batches(Protocol):
+    def draw(self, step: int) -> Batch: ...
+
+
+class Schedule(Protocol):
+    """A dataclass; its fields are kept with the weights."""
 
     @property
-    def steps(self) -> int:
-        return self.small_steps + self.large_steps
+    def steps(self) -> int: ...
 
-    def is_small(self, step: int) -> bool:
-        return step < self.small_steps or step % self.small_every == 0
+    def rate(self, step: int) -> float: ...
 
-    def rate(self, step: int) -> float:
-        peak = self.peak_rate if step < self.small_steps else self.large_peak_rate
-        rise = (step + 1) / self.warmup_steps
-        fall = (self.steps - step) / self.decay_steps
-        return peak * min(1.0, rise, fall)
+
+def rate_share(step: int, steps: int, warmup: int, decay: int) -> float:
+    """Share of the peak learning rate: it rises over `warmup` steps and falls to zero over the last `decay`."""
+    return min(1.0, (step + 1) / warmup, (steps - step) / decay)
 
 
 def make_optimisers(model: nn.Module) -> list[torch.optim.Optimizer]:
@@ -50,7 +49,7 @@ def make_optimisers(model: nn.Module) -> list[torch.optim.Optimizer]:
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        inside = "_blocks." in name and parameter.ndim == 2 and "mod" not in name
+        inside = "blocks." in name and parameter.ndim == 2 and "mod" not in name
         (matrices if inside else others).append(parameter)
     return [
         torch.optim.Muon(matrices, momentum=0.95, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
@@ -58,9 +57,8 @@ def make_optimisers(model: nn.Module) -> list[torch.optim.Optimizer]:
     ]
 
 
-def random_times(count: int, size: int) -> Tensor:
-    """Noise levels (count,): logit-normal, a fifth uniform; large pictures need a little more noise."""
-    lift = 0.3 if size > 128 else 0.0
+def random_times(count: int, lift: float) -> Tensor:
+    """Noise levels (count,) in 0..1: logit-normal about `lift`, a fifth uniform."""
     times = torch.sigmoid(torch.randn(count) + lift)
     return torch.where(torch.rand(count) < 0.2, torch.rand(count), times)
 
@@ -72,12 +70,13 @@ def drop_words(tokens: Tensor) -> Tensor:
     return tokens.masked_fill(dropped, WORDS.index(PADDING))
 
 
-def velocity_loss(model: nn.Module, latents: Tensor, tokens: Tensor, size: int) -> Tensor:
+def velocity_loss(model: nn.Module, batch: Batch) -> Tensor:
     """Mean squared error of the velocity; at time t the input is (1 - t) * latent + t * noise."""
-    times = random_times(len(latents), size)
+    latents = batch.latents
+    times = random_times(len(latents), batch.lift)
     noise = torch.randn_like(latents)
-    noisy = torch.lerp(latents, noise, times.view(-1, 1, 1, 1))
-    text = F.one_hot(drop_words(tokens), VOCABULARY_SLOTS).float()
+    noisy = torch.lerp(latents, noise, times.view(-1, *[1] * (latents.ndim - 1)))
+    text = F.one_hot(drop_words(batch.tokens), VOCABULARY_SLOTS).float()
     with torch.autocast("cpu", torch.bfloat16):
         velocity = model(noisy, times, text)
     return F.mse_loss(velocity.float(), noise - latents)
@@ -86,14 +85,14 @@ def velocity_loss(model: nn.Module, latents: Tensor, tokens: Tensor, size: int) 
 class TransformerTraining:
     """Model, running average of its weights, optimisers and progress; `save` and `load` make it resumable."""
 
-    def __init__(self, data: SceneData, schedule: Schedule, seed: int):
+    def __init__(self, make_model: Callable[[], nn.Module], batches: Batches, schedule: Schedule, seed: int):
         torch.manual_seed(seed)
-        self.data, self.schedule = data, schedule
-        self.model = TinyFlux()
+        self.batches, self.schedule = batches, schedule
+        self.model = make_model()
         self.average = copy.deepcopy(self.model).requires_grad_(False)
         self.optimisers = make_optimisers(self.model)
         self.step = 0
-        self.losses: dict[int, float] = {}  # running mean by picture size
+        self.losses: dict[str, float] = {}  # running mean by kind of batch
 
     def state(self) -> dict:
         return {
@@ -121,19 +120,9 @@ class TransformerTraining:
         torch.set_rng_state(state["random"])
         self.step, self.losses = state["step"], state["losses"]
 
-    def batch(self) -> tuple[Tensor, Tensor, int]:
-        """Latents (B, C, H, W), token ids (B, T) and the picture size of the current step."""
-        small, large = min(self.data.latents), max(self.data.latents)
-        is_small = self.schedule.is_small(self.step)
-        size = small if is_small else large
-        count = self.schedule.small_batch if is_small else self.schedule.large_batch
-        scenes = torch.randint(len(self.data.tokens), (count,))
-        mirrored = torch.randint(2, (count,))
-        return self.data.latents[size][scenes, mirrored].float(), self.data.tokens[scenes], size
-
     def train_step(self) -> None:
-        latents, tokens, size = self.batch()
-        loss = velocity_loss(self.model, latents, tokens, size)
+        batch = self.batches.draw(self.step)
+        loss = velocity_loss(self.model, batch)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimiser in self.optimisers:
@@ -143,7 +132,7 @@ class TransformerTraining:
             optimiser.zero_grad(set_to_none=True)
         self.step += 1
         self.update_average()
-        self.losses[size] = 0.98 * self.losses.get(size, loss.item()) + 0.02 * loss.item()
+        self.losses[batch.kind] = 0.98 * self.losses.get(batch.kind, loss.item()) + 0.02 * loss.item()
 
     @torch.no_grad()
     def update_average(self) -> None:
@@ -157,6 +146,6 @@ class TransformerTraining:
             while self.step < self.schedule.steps:
                 self.train_step()
                 bar.update()
-                bar.set_postfix({f"{size}px": f"{loss:.3f}" for size, loss in self.losses.items()})
+                bar.set_postfix({kind: f"{loss:.3f}" for kind, loss in self.losses.items()})
                 if self.step % save_every == 0 or self.step == self.schedule.steps:
                     self.save(checkpoint)
