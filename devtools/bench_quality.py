@@ -174,7 +174,7 @@ class Scenes:
         """(3, H, W) in [0, 1] of a sampled latent."""
         return self.vae.decode(latent)[0].detach().movedim(-1, 0).clamp(0, 1)
 
-    def picture(
+    def sampled(
         self,
         model,
         prompt: str,
@@ -185,7 +185,7 @@ class Scenes:
         sampler: Sampler = "euler",
         scheduler: str = "simple",
     ) -> tuple[Tensor, float]:
-        """What is `shown`, and the seconds that sampling took; `sampler` is a name or a SAMPLER."""
+        """The final latent, and the seconds that it took; `sampler` is a name or a SAMPLER."""
         positive, negative = self.conditioning(prompt), self.conditioning("")
         latent = self.latent(size or self.size)
         noise = comfy.sample.prepare_noise(latent, seed)
@@ -195,8 +195,12 @@ class Scenes:
         sampled = comfy.sample.sample_custom(
             model, noise, guidance, used, sigmas, positive, negative, latent, disable_pbar=True, seed=seed
         )
-        seconds = clock() - started
-        return self.shown(sampled), seconds
+        return sampled, clock() - started
+
+    def picture(self, model, prompt: str, *args: Any, **settings: Any) -> tuple[Tensor, float]:
+        """What is `shown` of a latent that is `sampled`, and the seconds that sampling took."""
+        latent, seconds = self.sampled(model, prompt, *args, **settings)
+        return self.shown(latent), seconds
 
 
 class Videos(Scenes):

@@ -6,15 +6,16 @@ From one picture means: from each of those learned in turn.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import reduce
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache, reduce
 from itertools import cycle
 
 from comfy.model_base import WAN21
 from comfy_extras.nodes_model_advanced import ModelSamplingFlux, ModelSamplingSD3
+from torch import Tensor
 
 from stepcache.cache_core.forecasting import Forecaster, ForecastPlan
-from stepcache.cache_core.method import Plan
+from stepcache.cache_core.method import CacheMethod, Plan
 from stepcache.cache_core.methods import computing_all, easycache, stepcache
 from stepcache.cache_core.recording import Recorder, Recording
 from stepcache.model_patches.install import apply_cache
@@ -44,6 +45,7 @@ CASES: dict[str, dict] = {
     "28 euler, shift 3": dict(shift=3.0),
     "28 euler, beta": dict(scheduler="beta"),
     "28 euler, video": dict(video=True, size=96, shift=3.0),
+    "28 euler, video, CFG 1": dict(video=True, size=96, shift=3.0, guidance=1.0),
 }
 PANS = ("right", "left", "down", "up", "still")
 SHARES = (6 / 28, 8 / 28, 10 / 28, 12 / 28, 14 / 28)
@@ -52,40 +54,68 @@ EASYCACHE = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2)
 
 
 def rows(quick: bool) -> Iterator[dict]:
-    scenes = Scenes()
-    prompts = COMPARED[:2] if quick else COMPARED
-    for name, settings in list(CASES.items())[: 1 if quick else None]:
-        yield from case(scenes, name, settings, prompts)
+    for name in list(CASES)[: 1 if quick else None]:
+        case = Case(name, quick)
+        recordings = [case.recorded(n) for n in range(len(case.examples))]
+        singly, together = [[each] for each in recordings], [recordings]
+        ways = (("from 1 picture", singly, 0.0), ("guarded", singly, GUARD), (f"from {len(recordings)}", together, 0.0))
+        for label, learned, guard in ways:
+            for computed in case.counts:
+                methods = [stepcache(planned(each, computed), guard) for each in learned]
+                yield case.watched("StepCache", label, methods)
+        for computed in case.counts:
+            plain = [case.picture(case.model, n, computed) for n in range(len(case.prompts))]
+            yield row("plain", name, computed, case.references, plain)
+        if name == next(iter(CASES)):
+            for threshold in EASYCACHE:
+                yield case.watched("EasyCache", f"{threshold:g}", [easycache(threshold, warmup=3)])
 
 
-def case(scenes: Scenes, name: str, settings: dict, prompts: tuple[str, ...]) -> Iterator[dict]:
-    settings = dict(size=128) | settings
-    examples = LEARNED
-    if settings.pop("video", False):
-        scenes, prompts, examples = Videos(), moving(prompts), moving(examples)
-    shift = settings.pop("shift", None)
-    model = shifted(scenes.model, shift) if shift else scenes.model
-    steps = settings.pop("steps", 28)
+class Case:
+    """Pictures to compare, and others to learn from, under one of the `CASES`."""
 
-    def picture(cached, n: int, steps: int = steps):
-        return scenes.picture(cached, prompts[n], steps, 100 + n, **settings)
+    def __init__(self, name: str, quick: bool = False):
+        settings = dict(size=128) | CASES[name]
+        self.name, self.steps, shift = name, settings.pop("steps", 28), settings.pop("shift", None)
+        self.prompts, self.examples = COMPARED[:2] if quick else COMPARED, LEARNED
+        self.scenes = scenes_of(settings.pop("video", False))
+        if isinstance(self.scenes, Videos):
+            self.prompts, self.examples = moving(self.prompts), moving(self.examples)
+        self.settings = settings
+        self.model = shifted(self.scenes.model, shift) if shift else self.scenes.model
+        self.counts = [round(share * self.steps) for share in SHARES]
 
-    scenes.picture(model, prompts[0], steps=2)  # pays for loading
-    references = [picture(model, n) for n in range(len(prompts))]
-    recordings = [recorded(scenes, model, prompt, steps, 500 + n, settings) for n, prompt in enumerate(examples)]
-    singly, together = [[each] for each in recordings], [recordings]
-    ways = (("from 1 picture", singly, 0.0), ("guarded", singly, GUARD), (f"from {len(LEARNED)}", together, 0.0))
-    for label, learned, guard in ways:
-        for computed in (round(share * steps) for share in SHARES):
-            methods = [stepcache(planned(each, computed), guard) for each in learned]
-            yield watched("StepCache", f"{name}, {label}", model, methods, references, picture)
-    for computed in (round(share * steps) for share in SHARES):
-        plain = [picture(model, n, computed) for n in range(len(prompts))]
-        yield row("plain", name, computed, references, plain)
-    if name == next(iter(CASES)):
-        for threshold in EASYCACHE:
-            methods = [easycache(threshold, warmup=3)]
-            yield watched("EasyCache", f"{name}, {threshold:g}", model, methods, references, picture)
+    @cached_property
+    def references(self) -> list:
+        self.scenes.picture(self.model, self.prompts[0], steps=2)  # pays for loading
+        return [self.picture(self.model, n) for n in range(len(self.prompts))]
+
+    def picture(self, cached, n: int, steps: int | None = None):
+        return self.scenes.picture(cached, self.prompts[n], steps or self.steps, 100 + n, **self.settings)
+
+    def watched(self, method: str, label: str, methods: Sequence[CacheMethod]) -> dict:
+        return watched(method, f"{self.name}, {label}", self.model, methods, self.references, self.picture)
+
+    def example(self, model, n: int) -> Tensor:
+        """The final latent of the n-th that is learned from."""
+        return self.scenes.sampled(model, self.examples[n], self.steps, 500 + n, **self.settings)[0]
+
+    def recorded(self, n: int) -> Recording:
+        recorders: list[Recorder] = []
+
+        def at_start(facts) -> Plan:
+            recorders.append(Recorder(facts["sigmas"], facts["flow"]))
+            return Plan(computing_all("recorded"), {}, recorder=recorders[-1])
+
+        self.example(apply_cache(self.model, computing_all("recorded"), at_start=at_start), n)
+        recording = recorders[-1].recording()
+        assert recording is not None
+        return recording
+
+
+@lru_cache
+def scenes_of(video: bool) -> Scenes:
+    return Videos() if video else Scenes()
 
 
 def moving(prompts: tuple[str, ...]) -> tuple[str, ...]:
@@ -103,17 +133,3 @@ def shifted(model, shift: float):
 def planned(recordings: list[Recording], computed: int) -> ForecastPlan:
     forecaster = Forecaster(reduce(Recording.merged, recordings))
     return ForecastPlan(forecaster, forecaster.plan(computed))
-
-
-def recorded(scenes: Scenes, model, prompt: str, steps: int, seed: int, settings: dict) -> Recording:
-    recorders: list[Recorder] = []
-
-    def at_start(facts) -> Plan:
-        recorders.append(Recorder(facts["sigmas"], facts["flow"]))
-        return Plan(computing_all("recorded"), {}, recorder=recorders[-1])
-
-    recording_model = apply_cache(model, computing_all("recorded"), at_start=at_start)
-    scenes.picture(recording_model, prompt, steps, seed, **settings)
-    recording = recorders[-1].recording()
-    assert recording is not None
-    return recording
