@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -74,9 +74,12 @@ def magnitude_profile_for(model: ModelPatcher, steps: int, run_facts: Facts | No
 
 @lru_cache
 def general_recording(flow: bool) -> Recording:
-    """What StepCache plans by for a model of which nothing was learned. Recorded by `dev.py bench --record-general`."""
+    """What StepCache plans by for a model of which nothing was learned. Recorded by `dev.py bench --record-general`.
+
+    It counts as one run, however many pictures it is of: another model differs from it as much as another picture would.
+    """
     recordings = [Recording.from_dict(each) for each in table("stepcache")["recordings"]]
-    return next(each for each in recordings if each.flow == flow)
+    return replace(next(each for each in recordings if each.flow == flow), runs=1)
 
 
 def entries_for(method: str, model: ModelPatcher, run_facts: Facts | None = None) -> list[Mapping[str, Any]]:
