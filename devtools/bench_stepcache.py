@@ -18,6 +18,7 @@ from stepcache.cache_core.forecasting import Forecaster, ForecastPlan
 from stepcache.cache_core.method import CacheMethod, Plan
 from stepcache.cache_core.methods import computing_all, easycache, stepcache
 from stepcache.cache_core.recording import Recorder, Recording
+from stepcache.model_patches.calibration import general_recording
 from stepcache.model_patches.install import apply_cache
 from stepcache.nodes.auto import GUARD
 
@@ -63,6 +64,10 @@ def rows(quick: bool) -> Iterator[dict]:
             for computed in case.counts:
                 methods = [stepcache(planned(each, computed), guard) for each in learned]
                 yield case.watched("StepCache", label, methods)
+        if isinstance(case.scenes, Videos):  # the general recording is of the tiny Flux
+            general = general_recording(flow=True).resampled(recordings[0].sigmas)
+            for computed in case.counts:
+                yield case.watched("StepCache", "general", [stepcache(planned([general], computed))])
         for computed in case.counts:
             plain = [case.picture(case.model, n, computed) for n in range(len(case.prompts))]
             yield row("plain", name, computed, case.references, plain)
