@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -24,6 +24,9 @@ RIDGE = 0.03
 
 MOST_SLOPE = 3.0
 """Fitted factors stay within this, whatever a recording says."""
+
+WALKED = 2048
+"""Beginnings of plans of which the error is remembered: plans are tried that differ in one step."""
 
 REACH = 2
 """How far a step of a plan is moved at once while plans are improved."""
@@ -75,12 +78,19 @@ class Forecaster:
 
     def segments(self, steps: Sequence[int]) -> tuple[list[Segment], list[float]]:
         """The fitted segments behind each of the computed `steps`, and the norm of the error left at the end of each."""
-        error, segments, errors = np.zeros(self.recording.steps), [], []
-        for n, end in enumerate((*steps[1:], self.recording.steps)):
-            segment, error = self._segment(steps[max(n - 2, 0) : n + 1], end, error)
-            segments.append(segment)
-            errors.append(float(np.sqrt(max(error @ self.products @ error, 0.0))))
-        return segments, errors
+        ends = (*steps[1:], self.recording.steps)
+        walked = [self._walked(tuple(steps[: n + 1]), end) for n, end in enumerate(ends)]
+        return [segment for segment, _, _ in walked], [norm for _, _, norm in walked]
+
+    @cached_property
+    def _walked(self) -> Callable[[tuple[int, ...], int], tuple[Segment, np.ndarray, float]]:
+        return lru_cache(WALKED)(self._walk)
+
+    def _walk(self, steps: tuple[int, ...], end: int) -> tuple[Segment, np.ndarray, float]:
+        """The segment behind the last of `steps`, and the error at its end with its norm."""
+        before = self._walked(steps[:-1], steps[-1])[1] if len(steps) > 1 else np.zeros(self.recording.steps)
+        segment, error = self._segment(steps[-3:], end, before)
+        return segment, error, math.sqrt(max(error @ self.products @ error, 0.0))
 
     def _segment(self, known: Sequence[int], end: int, error: np.ndarray) -> tuple[Segment, np.ndarray]:
         start, reused = known[-1], np.arange(known[-1] + 1, end)
