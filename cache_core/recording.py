@@ -39,6 +39,7 @@ class Recording:
         flow: whether the latent is (1 - sigma) picture + sigma noise; else it is picture + sigma noise.
         runs: how many runs this is the mean of.
         gains: (T), how much of an error made at a step is left at the end, if that was measured.
+        adapted_spread: (T), the `spread` where it is known from the steps of another schedule.
 
     Raises:
         ValueError: the shapes do not fit, or a value is not finite.
@@ -49,6 +50,7 @@ class Recording:
     flow: bool = True
     runs: int = 1
     gains: tuple[float, ...] | None = None
+    adapted_spread: np.ndarray | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self):
         steps = len(self.sigmas) - 1
@@ -73,17 +75,25 @@ class Recording:
         return len(self.sigmas) - 1
 
     def foreseen(self) -> np.ndarray:
-        """(T, T), the mean products to expect of other pictures, whose outputs change otherwise from step to step.
+        """(T, T), the mean products to expect of other pictures, whose outputs change otherwise from step to step."""
+        spread = self.spread()
+        return self.products + np.minimum.outer(spread, spread)
 
-        Each change is taken to vary by how much it differs from the one before (`VARIATION`), no longer than itself, and
-        independently of others; the mean of several runs varies less. On a straight line nothing does.
+    def spread(self) -> np.ndarray:
+        """(T), the mean square by which outputs of other pictures have come apart from these up to each step.
+
+        Each change is taken to vary by how much it differs from the one before (`VARIATION`), no longer than itself, the
+        first as much as the second, and independently of others; the mean of several runs varies less. On a straight line
+        nothing does.
         """
+        if self.adapted_spread is not None:
+            return self.adapted_spread
         changes = np.diff(np.eye(self.steps), axis=0)  # (T - 1, T)
         bends = np.diff(changes, axis=0)
         squares = [((rows @ self.products) * rows).sum(axis=1) for rows in (changes[1:], bends)]
         varying = VARIATION * np.minimum(*squares).clip(0) / self.runs  # (T - 2)
-        passed = np.cumsum([0, *varying[:1], *varying][: self.steps])  # up to each step
-        return self.products + np.minimum.outer(passed, passed)
+        first = varying[:1] if len(varying) else np.zeros(self.steps - 1)
+        return np.cumsum([0, *first, *varying])
 
     def distance(self, first: int, second: int) -> float:
         """Root mean square of the difference of two steps' outputs."""
@@ -99,7 +109,7 @@ class Recording:
         """The mean with another recording of the same sigmas, each weighed by its runs."""
         total = self.runs + other.runs
         products = (self.products * self.runs + other.products * other.runs) / total
-        return replace(self, products=products, runs=total, gains=other.gains or self.gains)
+        return replace(self, products=products, runs=total, gains=other.gains or self.gains, adapted_spread=None)
 
     def covers(self, sigmas: Sequence[float]) -> bool:
         """Whether the steps of another schedule lie between, or next to, those recorded."""
@@ -108,11 +118,14 @@ class Recording:
         return bool(wanted.max() <= nodes[0] + margin and wanted.min() >= nodes[-1] - margin)
 
     def resampled(self, sigmas: Sequence[float]) -> Recording:
-        """As it would have been with other sigmas: outputs are taken as linear in the share of noise between those recorded."""
+        """As it would have been with other sigmas: outputs are taken as linear in the share of noise between those recorded.
+
+        Those of other pictures still change otherwise at every step, or what lies on these lines would be taken as certain.
+        """
         nodes, wanted = self.times, noise_shares(sigmas[:-1], self.flow)
         mix = np.stack([np.interp(-wanted, -nodes, row) for row in np.eye(len(nodes))], axis=1)  # (T', T)
         gains = tuple(mix @ np.array(self.gains)) if self.gains else None
-        return Recording(tuple(sigmas), mix @ self.products @ mix.T, self.flow, self.runs, gains)
+        return Recording(tuple(sigmas), mix @ self.products @ mix.T, self.flow, self.runs, gains, mix @ self.spread())
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values; of the symmetric table the lower half, row by row."""

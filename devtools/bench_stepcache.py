@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache, reduce
 from itertools import cycle
+from typing import Any
 
 from comfy.model_base import WAN21
 from comfy_extras.nodes_model_advanced import ModelSamplingFlux, ModelSamplingSD3
@@ -80,7 +81,7 @@ class Case:
     """Pictures to compare, and others to learn from, under one of the `CASES`."""
 
     def __init__(self, name: str, quick: bool = False):
-        settings = dict(size=128) | CASES[name]
+        settings: dict[str, Any] = dict(size=128) | CASES[name]
         self.name, self.steps, shift = name, settings.pop("steps", 28), settings.pop("shift", None)
         self.prompts, self.examples = COMPARED[:2] if quick else COMPARED, LEARNED
         self.scenes = scenes_of(settings.pop("video", False))

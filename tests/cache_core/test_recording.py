@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepcache.cache_core.forecasting import Forecaster
 from stepcache.cache_core.recording import MOST_STEPS, VARIATION, Recorder, Recording, Sketch, falls, same_schedule
 from stepcache.cache_core.types import Step
 
@@ -102,7 +103,9 @@ def test_what_is_no_recording_is_refused(sigmas, products, values, problem):
 @given(st.integers(1, 30), seeds, kinds, st.booleans())
 def test_resampled_at_its_own_sigmas_it_is_itself(steps, seed, kind, flow):
     recording = recorded(kind(steps, seed), flow=flow)
-    assert np.allclose(recording.resampled(recording.sigmas).products, recording.products)
+    resampled = recording.resampled(recording.sigmas)
+    assert np.allclose(resampled.products, recording.products)
+    assert np.allclose(resampled.foreseen(), recording.foreseen())
 
 
 @few
@@ -122,6 +125,30 @@ def test_between_recorded_sigmas_outputs_are_linear():
     middle = (outputs[0] + outputs[1]) / 2
     assert resampled.products[1, 1] == pytest.approx(middle @ middle / 6)
     assert resampled.products[2, 2] == pytest.approx(outputs[1] @ outputs[1] / 6)
+
+
+@pytest.mark.parametrize("finer", [2, 3])
+def test_there_other_pictures_change_otherwise_at_every_step(finer):
+    """As much over all, though outputs on a line seem to tell each other."""
+    recording = recorded(noisy(8))
+    resampled = recording.resampled(even(8 * finer))
+    assert np.allclose(resampled.spread()[::finer], recording.spread())
+    within = np.diff(resampled.spread()[: 7 * finer + 1]).reshape(7, finer)
+    assert within.min() > 0 and np.allclose(within, within[:, :1])
+
+
+def test_a_finer_plan_does_not_count_on_the_line_between_recorded_sigmas():
+    """Two neighbours there would forecast all up to the next recorded one."""
+    outputs = smooth(10)
+    adapted, fine = recorded(outputs[::2]).resampled(even(10)), recorded(outputs)
+    for computed in (4, 5, 6):
+        plan = Forecaster(adapted).plan(computed)
+        assert Forecaster(fine).cost(plan) <= 2 * Forecaster(fine).cost(Forecaster(fine).plan(computed))
+
+
+def test_what_is_merged_changes_as_its_products_tell():
+    merged = recorded(noisy(5)).resampled(even(9)).merged(recorded(noisy(9)))
+    assert merged.adapted_spread is None
 
 
 def test_the_share_of_noise_of_other_models():

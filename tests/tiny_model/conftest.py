@@ -10,6 +10,6 @@ load_package("stepcache_tiny_model", ROOT / "tiny_model")
 @pytest.fixture(scope="session")
 def videos():
     """The tiny Wan as the benchmark loads it."""
-    from devtools.bench_quality import Videos
+    from devtools.bench_stepcache import scenes_of
 
-    return Videos()
+    return scenes_of(video=True)

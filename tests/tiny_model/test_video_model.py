@@ -9,7 +9,7 @@ from comfy_extras.nodes_hunyuan import EmptyHunyuanLatentVideo
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from devtools.bench_stepcache import planned, recorded, shifted
+from devtools.bench_stepcache import Case, planned, shifted
 from stepcache.cache_core.methods import stepcache, teacache
 from stepcache.model_patches.architectures import ARCHITECTURES, identify
 from stepcache.model_patches.install import apply_cache
@@ -56,9 +56,9 @@ def test_a_stock_node_makes_its_empty_latent(videos):
     assert empty.shape == videos.latent(96).shape == (1, 16, 5, 12, 12)
 
 
-def frames(videos, prompt, model=None):
+def frames(videos, prompt):
     """(F, 3, H, W)"""
-    shown, _ = videos.picture(model or shifted(videos.model, 3.0), prompt, steps=STEPS)
+    shown, _ = videos.picture(shifted(videos.model, 3.0), prompt, steps=STEPS)
     assert shown.shape == (3, 5 * 96, 96)
     return shown.unflatten(1, (5, 96)).transpose(0, 1)
 
@@ -79,12 +79,11 @@ def difference(clip, direction) -> float:
     return float((seen[1:] - before).abs().mean())
 
 
-def test_caches_run_on_it(videos):
-    model, prompt = shifted(videos.model, 3.0), "sunset sea boat left"
-    plain = frames(videos, prompt, model)
-    recording = recorded(videos, model, prompt, STEPS, 500, {})
-    for method in (teacache(0.15), stepcache(planned([recording], STEPS // 2))):
+def test_caches_run_on_it():
+    case = Case("28 euler, video", quick=True)
+    plain, _ = case.picture(case.model, 0)
+    for method in (teacache(0.15), stepcache(planned([case.recorded(0)], case.steps // 2))):
         reports = []
-        cached = frames(videos, prompt, apply_cache(model, method, reports.append))
-        assert 0 < reports[-1].reused < STEPS
+        cached, _ = case.picture(apply_cache(case.model, method, reports.append), 0)
+        assert 0 < reports[-1].reused < case.steps
         assert 0 < (cached - plain).abs().mean() < 0.1
