@@ -10,7 +10,7 @@ from pathlib import Path
 from .comfy import prepare_comfyui
 from .pack import load_pack
 
-SECTIONS = ("cost", "quality", "stepping", "stepcache", "gains")
+SECTIONS = ("cost", "quality", "stepping", "stepcache", "calibrate")
 
 FIGURE_FORMATS = {"overhead_ms": ".3f", "computed_ms": ".1f", "plain_ms": ".1f", "reused_ms": ".2f"}
 
