@@ -26,6 +26,7 @@ def measured_gains(recording: Recording, left: Callable[[int], float]) -> tuple[
     """How much of an error made at a step is left at the end, measured at `INJECTED` steps by holding an output there.
 
     Args:
+        recording: of the run that `left` repeats, of 2 steps at least.
         left: (step) -> root mean square of the difference at the end when the output before is held at this step. Slow, as
             it samples a picture.
     """
