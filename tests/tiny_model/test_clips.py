@@ -35,6 +35,18 @@ def test_a_batch_is_clips_with_the_words_of_scene_and_pan():
     assert stands.tolist() == [word == "still" for word in pans]
 
 
+def test_there_is_a_while_with_one_way_along_each_axis():
+    schedule = ClipSchedule(100, 10, one_way_from=20, one_way_to=30, batch=40)
+    batches = ClipBatches(clip_data(), schedule)
+
+    def pans(step: int) -> set[str]:
+        return {VIDEO_WORDS[tokens[-1]] for tokens in batches.draw(step).tokens.tolist()}
+
+    torch.manual_seed(0)
+    assert pans(19) == pans(30) == set(PANS)
+    assert pans(20) == pans(29) == {"right", "down", "still"}
+
+
 def test_no_scene_has_so_many_words_that_the_pan_would_replace_one():
     padding = VIDEO_WORDS.index(PADDING)
     assert all(token_ids(choose_words(Random(number)))[-1] == padding for number in range(2000))

@@ -17,10 +17,11 @@ from .latent import LinearLatent
 from .scenes import WORDS, paint_scene, token_ids
 from .transformer import Batch, rate_share
 
-SIDE, VIEW = 136, 96  # px: side of a scene, and of the window that a frame shows of it
+SIDE, VIEW = 168, 96  # px: side of a scene, and of the window that a frame shows of it
 FRAMES = 5  # latent frames of a clip
-SPEED = 5  # px that the window moves from one frame to the next
+SPEED = 16  # px that the window moves from one frame to the next: one token, so that small models can follow it
 PANS = {"right": (0, 1), "left": (0, -1), "down": (1, 0), "up": (-1, 0), "still": (0, 0)}  # word: (rows, columns)
+ONE_WAY = {"left": "right", "up": "down"}
 VIDEO_WORDS = (*WORDS, *PANS)
 
 
@@ -72,13 +73,23 @@ def pan(picture: Tensor, direction: tuple[int, int]) -> Tensor:
 
 @dataclass(frozen=True)
 class ClipSchedule:
-    """The rate is flat and falls to zero over the last steps."""
+    """All pans at first, then a while without left and up, then all again.
+
+    With pans both ways the model finds their axis and then looks both ways at once: what a rotary position adds to a
+    score it adds for each axis apart, so one head cannot look right in the next frame and left in the one before. Once it
+    has learned one way, words turn it round. The rate is flat and falls to zero over the last steps.
+    """
 
     steps: int
     decay_steps: int
+    one_way_from: int = 1200
+    one_way_to: int = 1800
     batch: int = 16
     peak_rate: float = 2e-3
     warmup_steps: int = 40
+
+    def is_one_way(self, step: int) -> bool:
+        return self.one_way_from <= step < self.one_way_to
 
     def rate(self, step: int) -> float:
         return self.peak_rate * rate_share(step, self.steps, self.warmup_steps, self.decay_steps)
@@ -94,6 +105,9 @@ class ClipBatches:
         count = self.schedule.batch
         scenes = torch.randint(len(self.data.tokens), (count,))
         mirrored, pans = torch.randint(2, (count,)), torch.randint(len(PANS), (count,))
+        if self.schedule.is_one_way(step):
+            words = list(PANS)
+            pans = torch.tensor([words.index(ONE_WAY.get(word, word)) for word in words])[pans]
         pictures = self.data.pictures[scenes]
         pictures = torch.where(mirrored.view(-1, 1, 1, 1).bool(), pictures.flip(-1), pictures)
         directions = list(PANS.values())
