@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--record-general", action="store_true", help="measure nothing; record what StepCache's mode general plans by"
     )
-    made.add_argument("--quick", action="store_true", help="fewer repeats and prompts, at most 3 minutes on 2 cores")
+    made.add_argument("--quick", action="store_true", help="fewer repeats and prompts, about 7 minutes on 2 cores")
     made.add_argument("--gpu", action="store_true", help="use the GPU instead of the CPU")
     return made
 

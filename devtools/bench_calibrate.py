@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import reduce
 from statistics import mean
 
-from stepcache.cache_core.forecasting import Forecaster, ForecastPlan, refinements
+from stepcache.cache_core.forecasting import ForecastPlan, refinements
 from stepcache.cache_core.gains import measured_gains
 from stepcache.cache_core.methods import reusing_once, stepcache
 from stepcache.cache_core.recording import Recording
@@ -39,10 +38,10 @@ def rows(quick: bool) -> Iterator[dict]:
         for label, learned in by_gains.items():
             for computed in case.counts:
                 yield case.watched("StepCache", f"{label} gains", [stepcache(planned([learned], computed))])
-    case = Case(TUNED, quick)
-    recordings = [case.recorded(n) for n in range(len(case.examples))]
-    for computed in case.counts[: 1 if quick else None]:
-        yield case.watched("StepCache", "tuned", [stepcache(tuned(case, recordings, computed))])
+        if name == TUNED:
+            recordings = [recording, *(case.recorded(n) for n in range(1, len(case.examples)))]
+            for computed in case.counts[: 1 if quick else None]:
+                yield case.watched("StepCache", "tuned", [stepcache(tuned(case, recordings, computed))])
 
 
 def gains_of(case: Case, recording: Recording) -> tuple[float, ...]:
@@ -54,15 +53,14 @@ def gains_of(case: Case, recording: Recording) -> tuple[float, ...]:
     return measured_gains(recording, left)
 
 
-def tuned(case: Case, recordings: Sequence[Recording], computed: int) -> ForecastPlan:
+def tuned(case: Case, recordings: list[Recording], computed: int) -> ForecastPlan:
     """The best of `TRIALS` plans for all pictures that were learned from."""
-    forecaster = Forecaster(reduce(Recording.merged, recordings))
+    first = planned(recordings, computed)
     exact = [case.example(case.model, n) for n in range(len(recordings))]
 
     def error(steps: tuple[int, ...]) -> float:
-        cached = apply_cache(case.model, stepcache(ForecastPlan(forecaster, steps)))
+        cached = apply_cache(case.model, stepcache(replace(first, steps=steps)))
         return mean(math.log(squared_error(case.example(cached, n), latent)) for n, latent in enumerate(exact))
 
-    first = forecaster.plan(computed)
-    *_, best = (first, *refinements(first, case.steps, error, TRIALS))
-    return ForecastPlan(forecaster, best)
+    *_, best = (first.steps, *refinements(first.steps, case.steps, error, TRIALS))
+    return replace(first, steps=best)

@@ -8,6 +8,7 @@ import json
 import math
 import sys
 from dataclasses import asdict, dataclass, field
+from functools import partial
 
 import numpy
 import torch
@@ -23,12 +24,13 @@ from .side_by_side import comparison
 from .workflow import SAMPLER_NODE, demo_workflow, stepcache_workflow
 
 OUTPUT = ROOT / "demo_output"
-METHODS = (
-    ("uncached", None, None),
-    ("StepCache", "StepCacheAuto", None),
-    ("TeaCache", "StepCacheTeaCache", 0.1),
-    ("First Block Cache", "StepCacheFirstBlockCache", 0.17),
-)
+STEPCACHE = partial(stepcache_workflow, mode="learn")
+WORKFLOWS = {
+    "uncached": partial(demo_workflow, None),
+    "StepCache": STEPCACHE,
+    "TeaCache": partial(demo_workflow, "StepCacheTeaCache", 0.1),
+    "First Block Cache": partial(demo_workflow, "StepCacheFirstBlockCache", 0.17),
+}
 
 
 @dataclass
@@ -77,14 +79,12 @@ async def sample_all(address: str, options) -> list[DemoRun]:
     async with Client(address) as client:
         another = inputs | {"seed": options.seed + 1}
         await client.run(demo_workflow(None, **(another | {"steps": 2})))  # loads everything
-        await client.run(stepcache_workflow(mode="learn", **another))
+        await client.run(STEPCACHE(**another))
         # In turns: ComfyUI does not sample again what it has just sampled, and a busy moment hits every method alike.
-        for title, node, threshold in METHODS * options.rounds:
-            planned = node == "StepCacheAuto"
-            workflow = (
-                stepcache_workflow(mode="learn", **inputs) if planned else demo_workflow(node, threshold, **inputs)
+        for title, workflow in [*WORKFLOWS.items()] * options.rounds:
+            outcome = await client.run(
+                workflow(**inputs), lambda node, value, total, title=title: show(title, value, total)
             )
-            outcome = await client.run(workflow, lambda node, value, total, title=title: show(title, value, total))
             show(title, None, None)
             fastest[title] = min(outcome, fastest.get(title, outcome), key=lambda run: run.seconds[SAMPLER_NODE])
     runs: list[DemoRun] = []
