@@ -180,7 +180,7 @@ class RunReport:
             "evaluations": self.evaluations,
             "computed": self.computed,
             "reused": self.reused,
-            "speedup": round(self.speedup, 3),
+            "speedup": round(self.speedup, 2),  # as in the texts; the page rounds a third place otherwise
             "seconds": self.seconds,
             "cache_bytes": self.cache_bytes,
             "device_reads": self.device_reads,
