@@ -6,8 +6,7 @@ Everything is reckoned in products of recorded outputs: an error is a combinatio
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -191,32 +190,6 @@ class Forecaster:
         return float(np.sqrt(max(off @ products @ off, 0.0) / max(products[step, step], 1e-30)))
 
 
-def refinements(
-    steps: Sequence[int], total: int, error: Callable[[tuple[int, ...]], float], trials: int
-) -> Iterator[tuple[int, ...]]:
-    """Better and better steps, found by moving one of them by one place at a time; the first two stay.
-
-    Args:
-        total: steps of the run.
-        error: what is to be lowered; may be slow, as it is asked at most `trials` times.
-    """
-    best, steps = error(tuple(steps)), tuple(steps)
-    tried, moves = {steps}, deque((n, by) for n in range(2, len(steps)) for by in (-1, 1))
-    waiting = len(moves)  # moves that have not failed since the last that helped
-    while waiting and len(tried) < trials:
-        n, by = moves[0]
-        moves.rotate(-1)
-        waiting -= 1
-        moved = (*steps[:n], steps[n] + by, *steps[n + 1 :])
-        if moved in tried or list(moved) != sorted({*moved}) or moved[-1] >= total:
-            continue
-        tried.add(moved)
-        off = error(moved)
-        if off < best:
-            best, steps, waiting = off, moved, len(moves)
-            yield steps
-
-
 def unwanted_segments(count: int, forced: Collection[int], longest: int) -> np.ndarray:
     """(T + 1, T + 1): whether leaving out all between j and k leaves out a forced step, or more than `longest`."""
     places = np.arange(count + 1)
@@ -255,19 +228,32 @@ def line_costs(products: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ForecastPlan:
-    """The steps to compute in one run, and the forecasts between whatever steps really are computed."""
+    """The steps to compute in one run, and the forecasts between whatever steps really are computed.
+
+    Args:
+        tuned: the segments behind each of the steps where they were fitted to pictures; else the recording's serve. They
+            hold while just the planned steps were computed.
+    """
 
     forecaster: Forecaster
     steps: tuple[int, ...]
+    tuned: tuple[Segment, ...] = ()
 
     def with_one_more(self, after: int) -> ForecastPlan:
         """The plan with one more step, the one that helps most of those left out next behind `after`."""
         left_out = [step for step in range(after + 1, self.forecaster.recording.steps) if step not in self.steps]
         gap = [step for n, step in enumerate(left_out) if step == left_out[0] + n]
-        return replace(self, steps=self.forecaster.with_one_more(self.steps, gap))
+        return replace(self, steps=self.forecaster.with_one_more(self.steps, gap), tuned=())
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Behind each of the steps."""
+        return self.tuned or tuple(self.forecaster.segments(self.steps)[0])
 
     def segment_after(self, computed: Sequence[int]) -> Segment:
         """The forecast from the last computed step to the next planned one."""
+        if self.tuned and tuple(computed) == self.steps[: len(computed)]:
+            return self.tuned[len(computed) - 1]
         following = [step for step in self.steps if step > computed[-1]][:1]
         return self.forecaster.segments((*computed, *following))[0][len(computed) - 1]
 

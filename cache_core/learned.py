@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .fitting import checked
-from .forecasting import Forecaster, ForecastPlan
-from .reading import listed, named, shown, steps_in_order, truth, whole, words
+from .forecasting import MOST_SLOPE, Forecaster, ForecastPlan, Segment
+from .reading import listed, named, numbers, shown, steps_in_order, truth, whole, words
 from .recording import Recording, falls
 
 FORMAT, VERSION = "stepcache profile", 1
@@ -45,34 +45,69 @@ class Conditions:
 
 
 @dataclass(frozen=True)
+class KeptPlan:
+    """Steps to compute, and the forecasts behind each where they were tuned. See `ForecastPlan`."""
+
+    steps: tuple[int, ...]
+    tuned: tuple[Segment, ...] = ()
+
+    @staticmethod
+    def of(steps: Any, factors: Any, total: int) -> KeptPlan:
+        """From the JSON values of a run of so many steps.
+
+        Raises:
+            ValueError: they are none.
+        """
+        planned, tuned = steps_in_order(steps, total), ()
+        if planned[:1] != (0,):
+            raise ValueError(f"{shown(steps)} is no plan, which starts with step 0")
+        if factors is not None:
+            ends = (*planned[1:], total)
+            pairs = [numbers(pair, -MOST_SLOPE, MOST_SLOPE) for pair in listed(factors)]
+            if [len(pair) for pair in pairs] != [2] * len(planned):
+                raise ValueError("the factors do not fit the plan")
+            tuned = tuple(Segment(start, end, *pair) for start, end, pair in zip(planned, ends, pairs, strict=True))
+        return KeptPlan(planned, tuned)
+
+    @property
+    def factors(self) -> list[list[float]]:
+        """(steps, 2), the slope and bend of each forecast."""
+        return [[segment.slope, segment.bend] for segment in self.tuned]
+
+
+@dataclass(frozen=True)
 class Learned:
     """A recording and what it was made with.
 
     Args:
-        plans: steps to compute, by their number, as far as they were asked for.
+        plans: by the number of steps to compute, as far as they were asked for.
     """
 
     conditions: Conditions
     recording: Recording
-    plans: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    plans: Mapping[int, KeptPlan] = field(default_factory=dict)
 
     def plan(self, computed: int, forced: Collection[int] = (), longest: int = 0) -> ForecastPlan:
         """For the recorded schedule, planned anew where it is not kept. See `Forecaster.plan`."""
         forecaster = Forecaster(self.recording)
         kept = None if forced or longest else self.plans.get(computed)
-        return ForecastPlan(forecaster, kept or forecaster.plan(computed, forced, longest))
+        if kept:
+            return ForecastPlan(forecaster, kept.steps, kept.tuned)
+        return ForecastPlan(forecaster, forecaster.plan(computed, forced, longest))
 
-    def with_plan(self, steps: tuple[int, ...]) -> Learned:
-        """With the steps to compute for their number."""
-        return replace(self, plans={**self.plans, len(steps): steps})
+    def with_plan(self, plan: ForecastPlan) -> Learned:
+        """With a plan to keep for its number of steps."""
+        return replace(self, plans={**self.plans, len(plan.steps): KeptPlan(plan.steps, plan.tuned)})
 
     def merged(self, recording: Recording) -> Learned:
         """With another run of the same schedule."""
         return replace(self, recording=self.recording.merged(recording), plans={})
 
     def as_dict(self) -> dict[str, Any]:
-        plans = {str(count): list(steps) for count, steps in sorted(self.plans.items())}
-        return asdict(self.conditions) | {"plans": plans} | self.recording.as_dict()
+        kept = sorted(self.plans.items())
+        plans = {str(count): list(plan.steps) for count, plan in kept}
+        factors = {str(count): plan.factors for count, plan in kept if plan.tuned}
+        return asdict(self.conditions) | {"plans": plans, "factors": factors} | self.recording.as_dict()
 
     @staticmethod
     def from_dict(given: Mapping[str, Any]) -> Learned:
@@ -84,12 +119,12 @@ class Learned:
         given, recording = named(given), Recording.from_dict(given)
         sampler, patches = words(given["sampler"]), words(given["patches"])
         conditions = Conditions(sampler, truth(given["guided"]), whole(given["size"]), patches)
-        plans = {}
+        plans, factors = {}, named(given.get("factors", {}))  # profiles of the first version have none
         for count, steps in named(given["plans"]).items():
-            plan = steps_in_order(steps, recording.steps)
-            if str(len(plan)) != count or plan[:1] != (0,):
-                raise ValueError(f"the plan of {shown(count)} steps is none")
-            plans[len(plan)] = plan
+            plan = KeptPlan.of(steps, factors.get(count), recording.steps)
+            if str(len(plan.steps)) != count:
+                raise ValueError(f"the plan of {shown(count)} steps has {len(plan.steps)}")
+            plans[len(plan.steps)] = plan
         return Learned(conditions, recording, plans)
 
 

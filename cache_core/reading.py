@@ -9,10 +9,10 @@ LARGEST = 1e15
 """Of numbers; far above any that means something, and far below those that overflow."""
 
 
-def number(value: Any, least: float = -LARGEST) -> float:
+def number(value: Any, least: float = -LARGEST, most: float = LARGEST) -> float:
     """A finite number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= LARGEST:
-        raise ValueError(f"{shown(value)} is no number from {least:g} to {LARGEST:g}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        raise ValueError(f"{shown(value)} is no number from {least:g} to {most:g}")
     return float(value)
 
 
@@ -54,8 +54,8 @@ class Complete(dict[str, Any]):
         raise ValueError(f"{name} is missing")
 
 
-def numbers(value: Any, least: float = -LARGEST) -> tuple[float, ...]:
-    return tuple(number(each, least) for each in listed(value))
+def numbers(value: Any, least: float = -LARGEST, most: float = LARGEST) -> tuple[float, ...]:
+    return tuple(number(each, least, most) for each in listed(value))
 
 
 def steps_in_order(value: Any, steps: int) -> tuple[int, ...]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from statistics import mean
 
-from stepcache.cache_core.forecasting import ForecastPlan, refinements
+import numpy as np
+
+from stepcache.cache_core.forecasting import ForecastPlan
 from stepcache.cache_core.gains import measured_gains
 from stepcache.cache_core.methods import reusing_once, stepcache
-from stepcache.cache_core.recording import Recording
+from stepcache.cache_core.recording import Recording, Sketch
+from stepcache.cache_core.tuning import better_plans, candidates
 from stepcache.model_patches.install import apply_cache
-from stepcache.nodes.sampling import squared_error
+from stepcache.nodes.sampling import difference, squared_error
 
 from .bench_stepcache import Case, planned
 
@@ -54,13 +56,13 @@ def gains_of(case: Case, recording: Recording) -> tuple[float, ...]:
 
 
 def tuned(case: Case, recordings: list[Recording], computed: int) -> ForecastPlan:
-    """The best of `TRIALS` plans for all pictures that were learned from."""
-    first = planned(recordings, computed)
+    """What Calibrate makes of pictures."""
     exact = [case.example(case.model, n) for n in range(len(recordings))]
+    sketch = Sketch()
 
-    def error(steps: tuple[int, ...]) -> float:
-        cached = apply_cache(case.model, stepcache(replace(first, steps=steps)))
-        return mean(math.log(squared_error(case.example(cached, n), latent)) for n, latent in enumerate(exact))
+    def left(plan: ForecastPlan) -> list[np.ndarray]:
+        cached = apply_cache(case.model, stepcache(plan))
+        return [sketch(difference(case.example(cached, n), latent)).double().numpy() for n, latent in enumerate(exact)]
 
-    *_, best = (first.steps, *refinements(first.steps, case.steps, error, TRIALS))
-    return replace(first, steps=best)
+    *_, best = better_plans(candidates(recordings, computed, TRIALS), left)
+    return best

@@ -197,11 +197,11 @@ def keeping(learned: Learned, plan: ForecastPlan, settings: base.Settings, facts
     limited = settings["max_consecutive"] or outside_window(facts, settings["start_percent"], settings["end_percent"])
     if settings["mode"] != LEARN or limited or len(plan.steps) in learned.plans:
         return None
-    return partial(keep_plan, learned.recording, plan.steps, model_of(facts), kept_under(facts))
+    return partial(keep_plan, learned.recording, plan, model_of(facts), kept_under(facts))
 
 
 def keep_plan(
-    recording: Recording, steps: tuple[int, ...], model: tuple[str, str], kept: Conditions, report: RunReport
+    recording: Recording, plan: ForecastPlan, model: tuple[str, str], kept: Conditions, report: RunReport
 ) -> None:
     """Add a plan to what it was made from, if that is still as it was."""
 
@@ -209,7 +209,7 @@ def keep_plan(
         known = profile.exact(kept, recording.sigmas)
         if known is None or known.recording.runs != recording.runs:
             return profile
-        return profile.with_learned(known.with_plan(steps))
+        return profile.with_learned(known.with_plan(plan))
 
     user_profiles().update(*model, with_plan)
 

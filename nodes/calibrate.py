@@ -50,7 +50,7 @@ class Calibrate(io.ComfyNode):
                 io.Float.Input("cfg", default=3.0, min=0.0, max=100.0, step=0.1, tooltip="As in your workflow."),
                 io.Combo.Input("sampler_name", options=comfy.samplers.SAMPLER_NAMES, tooltip="As in your workflow."),
                 io.Combo.Input("scheduler", options=comfy.samplers.SCHEDULER_NAMES, tooltip="As in your workflow."),
-                io.Int.Input("runs", default=2, min=1, max=16, tooltip="Pictures, each of another seed."),
+                io.Int.Input("runs", default=4, min=1, max=16, tooltip="Pictures, each of another seed."),
                 io.Float.Input(
                     "speedup",
                     default=2.0,
@@ -65,7 +65,8 @@ class Calibrate(io.ComfyNode):
                     default=24,
                     min=0,
                     max=1000,
-                    tooltip="Plans to try out for it, each on every picture. More take longer and find a little better ones.",
+                    tooltip="Plans to try out for it at most, each on every picture; the forecasts of the best are then fitted "
+                    "to the pictures. 0 tries and fits none.",
                 ),
                 io.Boolean.Input(
                     "measure_gains",
@@ -90,7 +91,7 @@ class Calibrate(io.ComfyNode):
         user_profiles().refuse_if_not_writable()
         scene = Scene(positive, negative, latent_image, steps, cfg, sampler_name, scheduler)
         tries = trials if speedup > 1 else 0
-        pictures = runs + (min(INJECTED, steps - 1) if measure_gains else 0) + tries * runs
+        pictures = runs + (min(INJECTED, steps - 1) if measure_gains else 0) + tries * runs  # tuning corrects the last
         calibration = CalibrationRuns(model, scene, comfy.utils.ProgressBar(pictures * steps))
         for n in range(runs):
             calibration.record((seed + n) % SEEDS)
@@ -99,5 +100,5 @@ class Calibrate(io.ComfyNode):
         calibration.fit()
         if tries:
             calibration.tune(evaluations_for(speedup, steps), tries)
-        calibration.progress.update_absolute(pictures * steps)
+        calibration.progress.update_absolute(calibration.progress.total)
         return io.NodeOutput(calibration.profile, calibration.summary(), ui=ui.PreviewText(calibration.summary()))

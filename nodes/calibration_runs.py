@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from statistics import mean
-from typing import Any
+from typing import Any, TypeVar
 
 import comfy.model_management
 import comfy.utils
+import numpy as np
 from torch import Tensor
 
 from ..cache_core.fitting import fitted_entries
-from ..cache_core.forecasting import Forecaster, ForecastPlan, refinements
+from ..cache_core.forecasting import ForecastPlan
 from ..cache_core.gains import measured_gains
 from ..cache_core.learned import Learned, ModelProfile, evaluations_for
 from ..cache_core.measuring import Changes
 from ..cache_core.method import Plan
 from ..cache_core.methods import measuring, reusing_once, stepcache
-from ..cache_core.recording import Recorder, Recording
+from ..cache_core.recording import Recorder, Recording, Sketch
+from ..cache_core.tuning import better_plans, candidates, free_factors
 from ..model_patches.install import apply_cache
 from ..model_patches.learning import kept_under, model_of
 from ..model_patches.profile_folder import user_profiles
 from ..model_patches.variants import Facts
 from .auto import why_not
-from .sampling import sampled, squared_error
+from .sampling import difference, sampled, squared_error
+
+T = TypeVar("T")
 
 ALL_PLANNED = 50
 """Runs of at most so many steps have a plan for every number of them."""
@@ -103,32 +106,34 @@ class CalibrationRuns:
     def fit(self) -> None:
         """Plan for the numbers of steps that may be asked for, and fit the figures of other methods."""
         planned = self.learned()
-        for computed in planned_counts(planned.recording.steps):
-            comfy.model_management.throw_exception_if_processing_interrupted()  # many steps take a while
-            planned = planned.with_plan(planned.plan(computed).steps)
+        for computed in uninterrupted(planned_counts(planned.recording.steps)):
+            planned = planned.with_plan(planned.plan(computed))
         entries = fitted_entries(self.runs, self.facts["sigmas"], self.scene.sampler)
         self.update(
             lambda profile: replace(profile.with_learned(planned), calibrations={**profile.calibrations, **entries})
         )
 
     def tune(self, computed: int, trials: int) -> None:
-        """Try out plans of so many steps on the pictures, and keep the best."""
-        learned = self.learned()
-        forecaster = Forecaster(learned.recording)
+        """Try out plans of so many steps on the pictures, fit the forecasts of the best, and keep it."""
+        learned, sketch = self.learned(), Sketch()
+        recordings = [replace(each, gains=learned.recording.gains) for each in self.recordings]
+        plans = list(uninterrupted(candidates(recordings, computed, trials)))
+        self.expect(len(plans) + max(len(free_factors(plan.segments)) for plan in plans) + 1)
 
-        def error(steps: tuple[int, ...]) -> float:
-            planned = apply_cache(self.model, stepcache(ForecastPlan(forecaster, steps)))
-            return mean(self.off(planned, seed) for seed in self.pictures)
+        def left(plan: ForecastPlan) -> list[np.ndarray]:
+            cached = apply_cache(self.model, stepcache(plan))
+            latents = [self.scene.sample(cached, seed, partial(self.progress.update, 1)) for seed in self.pictures]
+            pairs = zip(latents, self.pictures.values(), strict=True)
+            return [sketch(difference(latent, exact)).cpu().double().numpy() for latent, exact in pairs]
 
-        total = learned.recording.steps
-        for better in refinements(learned.plan(computed).steps, total, error, trials):
+        for better in better_plans(plans, left):
             learned = learned.with_plan(better)
             self.update(lambda profile, learned=learned: profile.with_learned(learned))
 
-    def off(self, cached, seed: int) -> float:
-        """Logarithm of the mean squared difference from the picture of the seed."""
-        latent = self.scene.sample(cached, seed, partial(self.progress.update, 1))
-        return math.log(max(squared_error(latent, self.pictures[seed]), 1e-30))
+    def expect(self, trials: int) -> None:
+        """Show the progress of what is left: so many runs of every picture."""
+        steps = trials * len(self.pictures) * self.scene.steps
+        self.progress.update_absolute(self.progress.current, self.progress.current + steps)
 
     def learned(self) -> Learned:
         learned = self.profile.exact(kept_under(self.facts), self.facts["sigmas"])
@@ -162,6 +167,13 @@ def refuse_hopeless(model, facts: Facts) -> None:
     problem = why_not(model, facts)
     if problem:
         raise ValueError(f"There is nothing to calibrate: {problem}.")
+
+
+def uninterrupted(values: Iterable[T]) -> Iterator[T]:
+    """The values, one by one until the user interrupts: planning many steps takes a while."""
+    for value in values:
+        comfy.model_management.throw_exception_if_processing_interrupted()
+        yield value
 
 
 def planned_counts(steps: int) -> Sequence[int]:

@@ -49,7 +49,12 @@ def parts_of(latent) -> Sequence[Tensor]:
     return latent.unbind() if latent.is_nested else (latent,)
 
 
-def squared_error(latent, other) -> float:
-    """Mean squared difference of two latents, over the elements of all their parts."""
+def difference(latent, other) -> Tensor:
+    """(E), of the elements of all parts of two latents."""
     pairs = zip(parts_of(latent), parts_of(other), strict=True)
-    return float(torch.cat([(a - b).double().flatten() for a, b in pairs]).square().mean())
+    return torch.cat([(a - b).double().flatten() for a, b in pairs])
+
+
+def squared_error(latent, other) -> float:
+    """Mean squared difference of two latents."""
+    return float(difference(latent, other).square().mean())

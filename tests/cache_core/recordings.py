@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from stepcache.cache_core.learned import Conditions, Learned, ModelProfile
+from stepcache.cache_core.forecasting import Segment
+from stepcache.cache_core.learned import Conditions, KeptPlan, Learned, ModelProfile
 from stepcache.cache_core.recording import Recording
 
 few = settings(max_examples=30, deadline=None, derandomize=True, database=None)
@@ -63,7 +64,8 @@ CALIBRATIONS = {
 def full_profile(steps: int = 4) -> ModelProfile:
     """With something in every field."""
     recording = recorded(smooth(steps), gains=tuple(float(n) for n in range(steps, 0, -1)), runs=2)
-    plans = {2: (0, 1), 3: (0, 1, 2)}
+    tuned = (Segment(0, 1), Segment(1, 2), Segment(2, steps, 0.5, -0.25))
+    plans = {2: KeptPlan((0, 1)), 3: KeptPlan((0, 1, 2), tuned)}
     return ModelProfile(
         "A Model",
         "0123456789abcdef",

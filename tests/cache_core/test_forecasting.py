@@ -241,6 +241,17 @@ def test_forecasts_follow_the_steps_that_are_really_computed():
     assert plan.with_one_more(3).steps != plan.steps and set(plan.steps) < set(plan.with_one_more(3).steps)
 
 
+def test_tuned_forecasts_hold_while_just_the_plan_was_computed():
+    tuned = (Segment(0, 1), Segment(1, 3, 0.5), Segment(3, 7, 0.25, 0.1), Segment(7, 12, 2.0))
+    plan = ForecastPlan(Forecaster(recorded(smooth(12))), (0, 1, 3, 7), tuned)
+    for n in range(1, 5):
+        assert plan.segment_after(plan.steps[:n]) == tuned[n - 1] == plan.segments[n - 1]
+    plain = ForecastPlan(plan.forecaster, plan.steps)
+    for computed in ((0, 2), (0, 1, 2, 3), (0, 1, 3, 5, 7), (4,)):
+        assert plan.segment_after(computed) == plain.segment_after(computed)
+    assert plan.with_one_more(3) == plain.with_one_more(3) and plain.segments[0].start == 0 and len(plain.segments) == 4
+
+
 # -- gains --------------------------------------------------------------------------------------------------------------------
 
 

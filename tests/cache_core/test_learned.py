@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepcache.cache_core.forecasting import Segment
 from stepcache.cache_core.learned import (
     MOST_CHARACTERS,
     MOST_RECORDINGS,
     Conditions,
+    KeptPlan,
     Learned,
     ModelProfile,
     evaluations_for,
@@ -49,10 +51,13 @@ def test_every_recording_goes_through_a_file(steps, seed, kind, guided, runs):
 
 
 def test_the_largest_profile_can_be_read_again():
-    every = {n: tuple(range(n)) for n in range(2, MOST_STEPS)}
+    every = {
+        n: KeptPlan(tuple(range(n)), tuple(Segment(at, at + 1, -2.7183, -0.1416) for at in range(n)))
+        for n in range(2, MOST_STEPS)
+    }
     (one,) = ModelProfile("", "").with_learned(replace(learned(MOST_STEPS), plans=every)).learned
     text = ModelProfile("M", "id", (one,) * MOST_RECORDINGS).as_json()
-    assert len(text) < MOST_CHARACTERS / 2 and len(ModelProfile.from_json(text).learned) == MOST_RECORDINGS
+    assert len(text) < 0.75 * MOST_CHARACTERS and len(ModelProfile.from_json(text).learned) == MOST_RECORDINGS
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,8 @@ def test_a_wrong_value_anywhere_is_refused_or_does_no_harm(path):
     [
         ("model",), ("identity",), ("version",), ("learned",), ("calibrations",),
         *(("learned", 1, name) for name in ("sigmas", "products", "flow", "runs", "sampler", "guided", "size", "plans")),
-        ("learned", 1, "products", 2, 1), ("learned", 1, "plans", "2"),
+        ("learned", 1, "factors"),
+        ("learned", 1, "products", 2, 1), ("learned", 1, "plans", "2"), ("learned", 1, "factors", "3", 1),
         ("calibrations", "teacache", "coefficients"), ("calibrations", "magcache", "ratios", "cond"),
         ("calibrations", "dpcache", "plans", "3"),
     ],
@@ -138,14 +144,14 @@ def test_a_wrong_value_anywhere_is_refused_or_does_no_harm(path):
 )  # fmt: skip
 def test_a_value_of_another_type_is_refused(path):
     for put in (None, [[[]]], {"a": 1}, 10**400, math.nan, 1e999):
-        assert read(changed(DOCUMENT, path, put)) is None or (put == {"a": 1} and path == ("calibrations",))
+        assert read(changed(DOCUMENT, path, put)) is None or (put == {"a": 1} and path[-1] in ("calibrations", "factors"))
 
 
 @pytest.mark.parametrize(
     "path", [path for path in paths(DOCUMENT) if isinstance(path[-1], str)], ids=lambda path: ".".join(map(str, path))
 )
 def test_a_value_that_is_missing_is_refused(path):
-    own_choice = path[-2:-1] in (("plans",), ("ratios",), ("calibrations",))  # some, or none
+    own_choice = "factors" in path or path[-2:-1] in (("plans",), ("ratios",), ("calibrations",))  # some, or none
     if read(changed(DOCUMENT, path, ...)) is not None:
         assert own_choice and path != ("calibrations", "magcache", "ratios", "cond")
 
@@ -170,6 +176,18 @@ def test_what_a_newer_pack_adds_is_left_out():
 @pytest.mark.parametrize("put", [[0, 0], [1, 2], [0, 9], [0, 1.5], [0, True], [0], [], [0, -1]])
 def test_a_plan_that_is_none_is_refused(put):
     assert read(changed(DOCUMENT, ("learned", 1, "plans", "2"), put)) is None
+
+
+@pytest.mark.parametrize(
+    "put", [[[0, 0]] * 2, [[0, 0]] * 4, [[0, 0, 0]] * 3, [[0, 3.5]] * 3, [[0, 0], [0, 0], [0]], [0] * 6]
+)
+def test_factors_that_do_not_fit_the_plan_are_refused(put):
+    assert read(changed(DOCUMENT, ("learned", 1, "factors", "3"), put)) is None
+
+
+def test_a_profile_from_before_there_were_factors_is_read():
+    plan = read(changed(DOCUMENT, ("learned", 1, "factors"), ...)).learned[1].plans[3]
+    assert plan == KeptPlan((0, 1, 2)) != full_profile().learned[1].plans[3]
 
 
 # -- what serves a run --------------------------------------------------------------------------------------------------------
@@ -198,7 +216,7 @@ def test_of_others_the_one_with_as_many_steps_is_adapted():
 
 
 def test_plans_are_of_the_schedule_they_were_made_for():
-    planned = replace(learned(12), plans={4: (0, 1, 2, 5)})
+    planned = replace(learned(12), plans={4: KeptPlan((0, 1, 2, 5))})
     assert found(PLAIN, even(12), planned).plan(4).steps == (0, 1, 2, 5)
     assert found(PLAIN, even(13), planned).plans == {}
     assert planned.plan(4, longest=3).steps != (0, 1, 2, 5) and planned.merged(planned.recording).plans == {}

@@ -1,0 +1,131 @@
+"""Plans that are tried out on pictures, here made-up ones of which the outputs are known."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepcache.cache_core.forecasting import MOST_SLOPE, Forecaster, ForecastPlan, Segment
+from stepcache.cache_core.tuning import best_changes, better_plans, candidates, changed, error, free_factors
+
+from .recordings import few, recorded, seeds, smooth
+
+STEPS = 14
+
+
+def left_in(pictures, plan):
+    """What forecasts of the outputs of some pictures add up to, by picture."""
+    forecaster, found = plan.forecaster, []
+    for outputs in pictures:
+        total = np.zeros(outputs.shape[1])
+        for n, segment in enumerate(plan.segments):
+            known = plan.steps[max(n - 2, 0) : n + 1]
+            for step in range(segment.start + 1, segment.end):
+                factors = segment.weights(known, step)
+                forecast = sum(factor * outputs[at] for factor, at in zip(factors, known, strict=True))
+                total = total + forecaster.weights[step] * (outputs[step] - forecast)
+        found.append(total)
+    return found
+
+
+def alike(count, seed=0, by=0.05):
+    """Pictures whose outputs differ a little, (count, T, 6)."""
+    draw = np.random.default_rng(seed)
+    return [smooth(STEPS, seed) + by * np.cumsum(draw.normal(size=(STEPS, 6)), axis=0) for _ in range(count)]
+
+
+def test_candidates_differ_and_the_first_is_planned_for_all_pictures():
+    recordings = [recorded(outputs) for outputs in alike(4, by=0.2)]
+    plans = list(candidates(recordings, 6, 24))
+    assert plans[0].steps == plans[0].forecaster.plan(6) and plans[0].forecaster.recording.runs == 4
+    assert len({plan.steps for plan in plans}) == len(plans) > 3
+    assert {Forecaster(each).plan(6) for each in recordings} <= {plan.steps for plan in plans}
+    assert {plan.forecaster for plan in plans} == {plans[0].forecaster} and all(not plan.tuned for plan in plans)
+    assert list(candidates(recordings, 6, 2)) == plans[:2]
+    assert len(list(candidates(recordings[:1], 6, 24))) == 1
+
+
+@few
+@given(st.integers(4, STEPS - 1), seeds, st.integers(1, 4))
+def test_every_plan_is_better_than_the_last(computed, seed, count):
+    pictures = alike(count, seed)
+    plans = list(candidates([recorded(each) for each in pictures], computed, 24))
+    better = list(better_plans(plans, partial(left_in, pictures)))
+    errors = [error(left_in(pictures, plan)) for plan in better]
+    assert errors == sorted(errors, reverse=True) and better[0] is plans[0]
+    assert errors[-1] <= min(error(left_in(pictures, plan)) for plan in plans)
+    assert {plan.steps for plan in better} <= {plan.steps for plan in plans}
+
+
+def test_fitted_forecasts_serve_pictures_that_were_not_tried():
+    together = alike(8, 1, by=0.002)
+    pictures, others = together[:4], together[4:]
+    plan = next(candidates([recorded(each) for each in pictures], 7, 1))
+    *_, fitted = better_plans([plan], partial(left_in, pictures))
+    assert fitted.tuned and fitted.steps == plan.steps
+    assert error(left_in(others, fitted)) < error(left_in(others, plan)) - 0.2
+
+
+def test_a_plan_without_forecasts_is_left_as_it_is():
+    pictures = alike(2)
+    plan = ForecastPlan(Forecaster(recorded(pictures[0])), tuple(range(STEPS)))
+    assert list(better_plans([plan], partial(left_in, pictures))) == [plan]
+    assert list(better_plans([], partial(left_in, pictures))) == []
+
+
+def test_a_picture_without_error_is_no_trouble():
+    plan = ForecastPlan(Forecaster(recorded(np.ones((STEPS, 6)))), (0, 1, 5))
+    assert list(better_plans([plan], partial(left_in, [np.ones((STEPS, 6))] * 2))) == [plan]
+
+
+def test_the_asked_for_runs_are_as_many_as_promised():
+    pictures, asked = alike(3), []
+    plans = list(candidates([recorded(each) for each in pictures], 6, 24))
+
+    def left(plan):
+        asked.append(plan)
+        return left_in(pictures, plan)
+
+    list(better_plans(plans, left))
+    assert len(asked) <= len(plans) + max(len(free_factors(plan.segments)) for plan in plans) + 1
+
+
+# -- the fit ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_slope_needs_two_computed_steps_and_a_bend_three():
+    segments = [Segment(0, 2), Segment(2, 4), Segment(4, 5), Segment(5, 9)]
+    assert free_factors(segments) == [(1, "slope"), (3, "slope"), (3, "bend")]
+
+
+def test_factors_are_changed_within_bounds():
+    segments = (Segment(0, 1), Segment(1, 4, slope=2.5, bend=0.5))
+    assert changed(segments, {(1, "slope"): 9.0, (1, "bend"): -0.75}) == (
+        Segment(0, 1), Segment(1, 4, slope=MOST_SLOPE, bend=-0.25),
+    )  # fmt: skip
+
+
+def test_pictures_that_agree_are_fitted_nearly_without_holding_back():
+    draw = np.random.default_rng(0)
+    responses, wanted = draw.normal(size=(3, 50)), np.array([0.5, -1.0, 0.2])
+    assert best_changes([responses] * 3, [-wanted @ responses] * 3) == pytest.approx(wanted, abs=0.05)
+
+
+def test_pictures_that_contradict_each_other_change_nothing():
+    responses = np.random.default_rng(0).normal(size=(3, 50))
+    behind = np.array([1.0, 2.0, 0.5]) @ responses
+    assert best_changes([responses] * 2, [behind, -behind]).tolist() == [0, 0, 0]
+
+
+@few
+@given(st.integers(1, 4), seeds)
+def test_every_picture_counts_alike(count, seed):
+    """However large its error is."""
+    draw = np.random.default_rng(seed)
+    responses, behind = draw.normal(size=(count, 3, 20)), draw.normal(size=(count, 20))
+    scales = draw.uniform(0.01, 100, size=count)
+    scaled = best_changes([r * s for r, s in zip(responses, scales, strict=True)],
+                          [b * s for b, s in zip(behind, scales, strict=True)])  # fmt: skip
+    assert scaled == pytest.approx(best_changes(responses, behind), abs=1e-9)
