@@ -51,27 +51,26 @@ def candidates(recordings: Sequence[Recording], computed: int, most: int) -> Ite
 
 
 def better_plans(plans: Iterable[ForecastPlan], left: Left) -> Iterator[ForecastPlan]:
-    """Each plan that is better for the pictures than those before it, at the end the best with its forecasts fitted.
+    """Each plan that scores better than those before it, at the end the best with its forecasts fitted to the pictures.
 
     Args:
-        left: asked once for each plan, and twice for each step that the best of them computes.
+        left: asked once for each plan, and up to twice for each step that the best of them computes.
     """
     best, behind, least = None, (), math.inf
     for plan in plans:
         found = left(plan)
-        if error(found) < least:
-            best, behind, least = plan, found, error(found)
+        if score(plan, found) < least:
+            best, behind, least = plan, found, score(plan, found)
             yield plan
-    if best is None:
-        return
-    fitted = fitted_to(best, behind, left)
-    if fitted and error(left(fitted)) < least:
+    fitted = fitted_to(best, behind, left) if best else None
+    if fitted and score(fitted, left(fitted)) < least:
         yield fitted
 
 
-def error(left: Sequence[np.ndarray]) -> float:
-    """Mean over the pictures of the logarithm of the mean square."""
-    return mean(math.log(max(float(np.square(each).mean()), NOTHING)) for each in left)
+def score(plan: ForecastPlan, left: Sequence[np.ndarray]) -> float:
+    """What a plan leaves behind: in the pictures, their mean in logarithms, and half as much as estimated for others."""
+    tried = mean(math.log(max(float(np.square(each).mean()), NOTHING)) for each in left)
+    return tried + 0.5 * math.log(max(plan.forecaster.cost(plan.steps) ** 2, NOTHING))
 
 
 def fitted_to(plan: ForecastPlan, behind: Sequence[np.ndarray], left: Left) -> ForecastPlan | None:

@@ -144,7 +144,9 @@ def test_a_wrong_value_anywhere_is_refused_or_does_no_harm(path):
 )  # fmt: skip
 def test_a_value_of_another_type_is_refused(path):
     for put in (None, [[[]]], {"a": 1}, 10**400, math.nan, 1e999):
-        assert read(changed(DOCUMENT, path, put)) is None or (put == {"a": 1} and path[-1] in ("calibrations", "factors"))
+        assert read(changed(DOCUMENT, path, put)) is None or (
+            put == {"a": 1} and path[-1] in ("calibrations", "factors")
+        )
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import math
 from inspect import signature
 
 import comfy.sample
+import comfy.utils
 import pytest
 import torch
 
@@ -57,14 +58,37 @@ def test_gains_are_measured_on_request():
     assert calibrate(tiny)[0].learned[0].recording.gains is None
 
 
-def test_a_plan_is_tuned_by_trying():
+def test_a_plan_is_tuned_by_trying(reports):
     tiny = shared("qwen_image")
     plain, tuned = (calibrate(tiny, runs=2, speedup=2.0, trials=trials)[0].learned[0] for trials in (0, 12))
     changed = {count for count in plain.plans if plain.plans[count] != tuned.plans[count]}
-    assert changed == {STEPS // 2}
+    assert changed == {STEPS // 2} and tuned.plans[STEPS // 2].tuned
     exact = run(tiny.patcher, tiny, STEPS)
     off = [run(with_plan(tiny.patcher, learned), tiny, STEPS) - exact for learned in (plain, tuned)]
     assert off[1].norm() < off[0].norm()
+    used = run(with_stepcache(tiny.patcher, guard=0.0), tiny, STEPS)
+    assert torch.equal(used - exact, off[1]) and reports[-1].settings["plan"] == "learned from 2 pictures, tuned"
+
+
+def test_progress_ends_where_it_was_said_to(monkeypatch):
+    bars = []
+
+    class Bar(comfy.utils.ProgressBar):
+        def __init__(self, *args):
+            super().__init__(*args)
+            bars.append(self)
+
+        def update_absolute(self, value, total=None, *rest):
+            super().update_absolute(value, total, *rest)
+            shown.append((self.current, self.total))
+
+    shown = []
+    monkeypatch.setattr("comfy.utils.ProgressBar", Bar)
+    calibrate(shared("flux_dev"), runs=2, speedup=2.0, trials=4)
+    done = [current for current, _ in shown]
+    (bar,) = bars
+    assert done == sorted(done) and all(current <= total for current, total in shown) and bar.current == bar.total
+    assert bar.current - done[-2] <= 6 * STEPS, "the last leap is what no better plan left to try"
 
 
 def test_a_video_with_sound_is_tuned_and_measured_by_all_of_it():
