@@ -113,15 +113,22 @@ class CalibrationRuns:
             lambda profile: replace(profile.with_learned(planned), calibrations={**profile.calibrations, **entries})
         )
 
-    def tune(self, computed: int, trials: int) -> None:
-        """Try out plans of so many steps on the pictures, fit the forecasts of the best, and keep it."""
+    def tune(self, speedup: float, trials: int) -> None:
+        """Try out plans for a speed on the pictures, fit the forecasts of the best, and keep it.
+
+        Args:
+            speedup: nothing is tried if all steps are computed for it.
+        """
         learned, sketch = self.learned(), Sketch()
+        computed = evaluations_for(speedup, learned.recording.steps)  # some schedulers make a step more than was asked for
+        if computed == learned.recording.steps:
+            return
         recordings = [replace(each, gains=learned.recording.gains) for each in self.recordings]
         plans = list(uninterrupted(candidates(recordings, computed, trials)))
         self.expect(len(plans) + max(len(free_factors(plan.segments)) for plan in plans) + 1)
 
         def left(plan: ForecastPlan) -> list[np.ndarray]:
-            cached = apply_cache(self.model, stepcache(plan))
+            cached = apply_cache(self.model, stepcache(plan, per_branch=self.facts["sees_branches"]))
             latents = [self.scene.sample(cached, seed, partial(self.progress.update, 1)) for seed in self.pictures]
             pairs = zip(latents, self.pictures.values(), strict=True)
             return [sketch(difference(latent, exact)).cpu().double().numpy() for latent, exact in pairs]

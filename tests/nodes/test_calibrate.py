@@ -11,6 +11,7 @@ import torch
 
 from stepcache.cache_core.learned import ModelProfile
 from stepcache.cache_core.methods import stepcache
+from stepcache.cache_core.tuning import free_factors
 from stepcache.model_patches.install import apply_cache
 from stepcache.model_patches.profile_folder import profile_files, profile_of
 from stepcache.nodes.calibrate import Calibrate
@@ -68,6 +69,32 @@ def test_a_plan_is_tuned_by_trying(reports):
     assert off[1].norm() < off[0].norm()
     used = run(with_stepcache(tiny.patcher, guard=0.0), tiny, STEPS)
     assert torch.equal(used - exact, off[1]) and reports[-1].settings["plan"] == "learned from 2 pictures, tuned"
+
+
+def test_plans_are_tried_as_they_will_be_used_for_a_sampler_that_looks_at_the_branches(reports):
+    tiny = shared("flux_dev")
+    with count_block_runs(tiny.patcher) as runs:
+        profile, _ = calibrate(tiny, speedup=2.0, trials=1, sampler_name="euler_cfg_pp", cfg=3.0)
+    (learned,), half = profile.learned, STEPS // 2
+    trials = 2 + len(free_factors(learned.plan(half).segments))
+    assert learned.plans[half].tuned and runs.count == STEPS + trials * half, "both branches are one call"
+    run(with_stepcache(tiny.patcher), tiny, STEPS, sampler="euler_cfg_pp", cfg=3.0)
+    assert reports[-1].settings["plan"].endswith("tuned") and reports[-1].reused == half
+
+
+def test_the_plan_is_tuned_that_the_run_will_ask_for(reports):
+    """The scheduler makes 24 steps of 23, of which a speed of 1.5 computes 16, not 15."""
+    tiny = shared("flux_dev")
+    calibrate(tiny, speedup=1.5, trials=1, steps=23, scheduler="ddim_uniform")
+    run(with_stepcache(tiny.patcher, speedup=1.5), tiny, 23, scheduler="ddim_uniform")
+    assert reports[-1].settings["plan"].endswith("tuned") and reports[-1].computed == 16
+
+
+def test_where_all_steps_are_computed_nothing_is_tried():
+    tiny = shared("flux_dev")
+    with count_block_runs(tiny.patcher) as runs:
+        (learned,) = calibrate(tiny, speedup=1.02, trials=4)[0].learned
+    assert runs.count == STEPS and STEPS not in learned.plans
 
 
 def test_progress_ends_where_it_was_said_to(monkeypatch):
