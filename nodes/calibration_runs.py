@@ -98,7 +98,7 @@ class CalibrationRuns:
         seed, first = next(iter(self.pictures.items()))
 
         def left(step: int) -> float:
-            held = apply_cache(self.model, reusing_once(step))
+            held = apply_cache(self.model, reusing_once(step, self.facts["sees_branches"]))
             return math.sqrt(squared_error(self.scene.sample(held, seed, partial(self.progress.update, 1)), first))
 
         self.keep(replace(self.merged(), gains=measured_gains(self.recordings[0], left)))

@@ -59,6 +59,11 @@ def test_gains_are_measured_on_request():
     assert calibrate(tiny)[0].learned[0].recording.gains is None
 
 
+def test_gains_are_measured_with_a_sampler_that_looks_at_the_branches():
+    (learned,) = calibrate(shared("flux_dev"), measure_gains=True, sampler_name="euler_cfg_pp", cfg=3.0)[0].learned
+    assert min(learned.recording.gains) > 1e-6, "what is left where nothing was reused"
+
+
 def test_a_plan_is_tuned_by_trying(reports):
     tiny = shared("qwen_image")
     plain, tuned = (calibrate(tiny, runs=2, speedup=2.0, trials=trials)[0].learned[0] for trials in (0, 12))
