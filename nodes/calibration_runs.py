@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any, TypeVar
+from typing import Any
 
-import comfy.model_management
 import comfy.utils
 import numpy as np
+from comfy.model_management import throw_exception_if_processing_interrupted
 from torch import Tensor
 
 from ..cache_core.fitting import fitted_entries
@@ -28,8 +28,6 @@ from ..model_patches.profile_folder import user_profiles
 from ..model_patches.variants import Facts
 from .auto import why_not
 from .sampling import difference, sampled, squared_error
-
-T = TypeVar("T")
 
 ALL_PLANNED = 50
 """Runs of at most so many steps have a plan for every number of them."""
@@ -106,7 +104,8 @@ class CalibrationRuns:
     def fit(self) -> None:
         """Plan for the numbers of steps that may be asked for, and fit the figures of other methods."""
         planned = self.learned()
-        for computed in uninterrupted(planned_counts(planned.recording.steps)):
+        for computed in planned_counts(planned.recording.steps):
+            throw_exception_if_processing_interrupted()  # many steps take a while
             planned = planned.with_plan(planned.plan(computed))
         entries = fitted_entries(self.runs, self.facts["sigmas"], self.scene.sampler)
         self.update(
@@ -120,11 +119,12 @@ class CalibrationRuns:
             speedup: nothing is tried if all steps are computed for it.
         """
         learned, sketch = self.learned(), Sketch()
-        computed = evaluations_for(speedup, learned.recording.steps)  # some schedulers make a step more than was asked for
-        if computed == learned.recording.steps:
+        total = learned.recording.steps  # some schedulers make one more than the scene asks for
+        computed = evaluations_for(speedup, total)
+        if computed == total:
             return
         recordings = [replace(each, gains=learned.recording.gains) for each in self.recordings]
-        plans = list(uninterrupted(candidates(recordings, computed, trials)))
+        plans = list(candidates(recordings, computed, trials, throw_exception_if_processing_interrupted))
         self.expect(len(plans) + max(len(free_factors(plan.segments)) for plan in plans) + 1)
 
         def left(plan: ForecastPlan) -> list[np.ndarray]:
@@ -174,13 +174,6 @@ def refuse_hopeless(model, facts: Facts) -> None:
     problem = why_not(model, facts)
     if problem:
         raise ValueError(f"There is nothing to calibrate: {problem}.")
-
-
-def uninterrupted(values: Iterable[T]) -> Iterator[T]:
-    """The values, one by one until the user interrupts: planning many steps takes a while."""
-    for value in values:
-        comfy.model_management.throw_exception_if_processing_interrupted()
-        yield value
 
 
 def planned_counts(steps: int) -> Sequence[int]:

@@ -47,6 +47,20 @@ def test_candidates_differ_and_the_first_is_planned_for_all_pictures():
     assert len(list(candidates(recordings[:1], 6, 24))) == 1
 
 
+def test_planning_can_be_ended_before_every_plan_also_where_all_are_the_same():
+    asked = []
+
+    def stop_at_third():
+        asked.append(None)
+        if len(asked) == 3:
+            raise InterruptedError
+
+    plans = candidates([recorded(smooth(STEPS))] * 4, 6, 24, stop_at_third)
+    assert next(plans).steps[0] == 0
+    with pytest.raises(InterruptedError):
+        next(plans)
+
+
 @few
 @given(st.integers(4, STEPS - 1), seeds, st.integers(1, 4))
 def test_every_plan_is_better_than_the_last(computed, seed, count):

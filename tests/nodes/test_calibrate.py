@@ -61,7 +61,7 @@ def test_gains_are_measured_on_request():
 
 def test_gains_are_measured_with_a_sampler_that_looks_at_the_branches():
     (learned,) = calibrate(shared("flux_dev"), measure_gains=True, sampler_name="euler_cfg_pp", cfg=3.0)[0].learned
-    assert min(learned.recording.gains) > 1e-6, "what is left where nothing was reused"
+    assert min(learned.recording.gains) > 1e-3, "a millionth is what is left where no output was held"
 
 
 def test_a_plan_is_tuned_by_trying(reports):
