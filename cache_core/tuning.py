@@ -64,8 +64,9 @@ def better_plans(plans: Iterable[ForecastPlan], left: Left) -> Iterator[Forecast
     best, behind, least = None, (), math.inf
     for plan in plans:
         found = left(plan)
-        if score(plan, found) < least:
-            best, behind, least = plan, found, score(plan, found)
+        scored = score(plan, found)
+        if scored < least:
+            best, behind, least = plan, found, scored
             yield plan
     fitted = fitted_to(best, behind, left) if best else None
     if fitted and score(fitted, left(fitted)) < least:
@@ -83,8 +84,9 @@ def fitted_to(plan: ForecastPlan, behind: Sequence[np.ndarray], left: Left) -> F
     segments, free = plan.segments, free_factors(plan.segments)
     if not free:
         return None
-    nudged = [left(replace(plan, tuned=changed(segments, {factor: NUDGE}))) for factor in free]
-    responses = [(np.stack(each) - before) / NUDGE for before, *each in zip(behind, *nudged, strict=True)]
+    nudges = np.array([-NUDGE if getattr(segments[n], name) > MOST_SLOPE - NUDGE else NUDGE for n, name in free])
+    nudged = [left(replace(plan, tuned=changed(segments, {at: by}))) for at, by in zip(free, nudges, strict=True)]
+    responses = [(np.stack(each) - before) / nudges[:, None] for before, *each in zip(behind, *nudged, strict=True)]
     changes = dict(zip(free, best_changes(responses, behind), strict=True))
     return replace(plan, tuned=changed(segments, changes))
 
