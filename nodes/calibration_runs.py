@@ -59,7 +59,11 @@ class Scene:
 
 
 class CalibrationRuns:
-    """Runs of one scene, and what they add up to. What was recorded is kept after every run, so a stop loses one run."""
+    """Runs of one scene, and what they add up to.
+
+    What was recorded is kept after every run, so a stop loses one run. What was learned before from more pictures, maybe with
+    a tuned plan, gives way when all runs are made.
+    """
 
     def __init__(self, model, scene: Scene, progress: comfy.utils.ProgressBar):
         self.model, self.scene, self.progress = model, scene, progress
@@ -67,6 +71,7 @@ class CalibrationRuns:
         self.recordings: list[Recording] = []
         self.runs: list[list[Changes]] = []
         self.pictures: dict[int, Tensor] = {}  # latents by seed
+        self.learned: Learned  # set by the first run
         self.profile = ModelProfile("", "")
 
     def record(self, seed: int) -> None:
@@ -103,10 +108,11 @@ class CalibrationRuns:
 
     def fit(self) -> None:
         """Plan for the numbers of steps that may be asked for, and fit the figures of other methods."""
-        planned = self.learned()
+        planned = self.learned
         for computed in planned_counts(planned.recording.steps):
             throw_exception_if_processing_interrupted()  # many steps take a while
             planned = planned.with_plan(planned.plan(computed))
+        self.learned = planned
         entries = fitted_entries(self.runs, self.facts["sigmas"], self.scene.sampler)
         self.update(
             lambda profile: replace(profile.with_learned(planned), calibrations={**profile.calibrations, **entries})
@@ -118,7 +124,7 @@ class CalibrationRuns:
         Args:
             speedup: nothing is tried if all steps are computed for it.
         """
-        learned, sketch = self.learned(), Sketch()
+        learned, sketch = self.learned, Sketch()
         total = learned.recording.steps  # some schedulers make one more than the scene asks for
         computed = evaluations_for(speedup, total)
         if computed == total:
@@ -142,17 +148,17 @@ class CalibrationRuns:
         steps = trials * len(self.pictures) * self.scene.steps
         self.progress.update_absolute(self.progress.current, self.progress.current + steps)
 
-    def learned(self) -> Learned:
-        learned = self.profile.exact(kept_under(self.facts), self.facts["sigmas"])
-        assert learned is not None
-        return learned
-
     def merged(self) -> Recording:
         return reduce(Recording.merged, self.recordings)
 
     def keep(self, recording: Recording) -> None:
-        learned = Learned(kept_under(self.facts), recording)
-        self.update(lambda profile: profile.with_learned(learned))
+        self.learned = learned = Learned(kept_under(self.facts), recording)
+
+        def with_more(profile: ModelProfile) -> ModelProfile:
+            known = profile.exact(learned.conditions, recording.sigmas)
+            return profile if known and known.recording.runs > recording.runs else profile.with_learned(learned)
+
+        self.update(with_more)
 
     def update(self, change: Callable[[ModelProfile], ModelProfile]) -> None:
         self.profile = user_profiles().update(*model_of(self.facts), change)

@@ -253,6 +253,40 @@ def test_a_stop_loses_one_run(monkeypatch):
     assert profile_of(tiny.patcher).learned[0].recording.runs == 2
 
 
+def test_a_stop_keeps_what_was_learned_before_from_more_pictures(monkeypatch):
+    tiny, done = shared("flux_dev"), []
+    (before,) = calibrate(tiny, runs=2, speedup=2.0, trials=1)[0].learned
+
+    def stop(self, value):
+        done.append(value)
+        if len(done) == STEPS + 3:
+            raise InterruptedError
+
+    with monkeypatch.context() as patched, pytest.raises(InterruptedError):
+        patched.setattr("comfy.utils.ProgressBar.update", stop)
+        calibrate(tiny, runs=2, seed=5)
+    assert profile_of(tiny.patcher).learned[0].plans == before.plans and before.plans[STEPS // 2].tuned
+    calibrate(tiny, runs=1)
+    assert profile_of(tiny.patcher).learned[0].recording.runs == 1, "what is whole replaces it"
+
+
+@pytest.mark.parametrize("at", [0, 2, 6], ids=["before a plan was tried", "among plans", "among factors"])
+def test_a_stop_while_tuning_keeps_plans_for_every_number_of_steps(monkeypatch, reports, at):
+    tiny, done = shared("flux_dev"), []
+
+    def stop(self, value):
+        done.append(value)
+        if len(done) == (2 + at) * STEPS + 3:
+            raise InterruptedError
+
+    with monkeypatch.context() as patched, pytest.raises(InterruptedError):
+        patched.setattr("comfy.utils.ProgressBar.update", stop)
+        calibrate(tiny, runs=2, speedup=2.0, trials=2)
+    assert set(profile_of(tiny.patcher).learned[0].plans) == set(range(2, STEPS))
+    run(with_stepcache(tiny.patcher), tiny, STEPS)
+    assert reports[-1].settings["plan"] == "learned from 2 pictures" and reports[-1].reused == STEPS // 2
+
+
 def test_the_model_is_left_as_it_was():
     tiny = shared("flux_dev")
     before = run(tiny.patcher, tiny, STEPS)
