@@ -124,7 +124,7 @@ class CalibrationRuns:
         Args:
             speedup: nothing is tried if all steps are computed for it.
         """
-        learned, sketch = self.learned, Sketch()
+        learned = self.learned
         total = learned.recording.steps  # some schedulers make one more than the scene asks for
         computed = evaluations_for(speedup, total)
         if computed == total:
@@ -133,15 +133,16 @@ class CalibrationRuns:
         plans = list(candidates(recordings, computed, trials, throw_exception_if_processing_interrupted))
         self.expect(len(plans) + max(len(free_factors(plan.segments)) for plan in plans) + 1)
 
-        def left(plan: ForecastPlan) -> list[np.ndarray]:
-            cached = apply_cache(self.model, stepcache(plan, per_branch=self.facts["sees_branches"]))
-            latents = [self.scene.sample(cached, seed, partial(self.progress.update, 1)) for seed in self.pictures]
-            pairs = zip(latents, self.pictures.values(), strict=True)
-            return [sketch(difference(latent, exact)).cpu().double().numpy() for latent, exact in pairs]
-
-        for better in better_plans(plans, left):
+        for better in better_plans(plans, partial(self.left_behind, Sketch())):
             learned = learned.with_plan(better)
             self.update(lambda profile, learned=learned: profile.with_learned(learned))
+
+    def left_behind(self, sketch: Sketch, plan: ForecastPlan) -> list[np.ndarray]:
+        """By picture, a sketch (E) of how its latent by a plan differs from the exact one."""
+        cached = apply_cache(self.model, stepcache(plan, per_branch=self.facts["sees_branches"]))
+        latents = [self.scene.sample(cached, seed, partial(self.progress.update, 1)) for seed in self.pictures]
+        pairs = zip(latents, self.pictures.values(), strict=True)
+        return [sketch(difference(latent, exact)).cpu().double().numpy() for latent, exact in pairs]
 
     def expect(self, trials: int) -> None:
         """Show the progress of what is left: so many runs of every picture."""
