@@ -256,7 +256,3 @@ class ForecastPlan:
             return self.tuned[len(computed) - 1]
         following = [step for step in self.steps if step > computed[-1]][:1]
         return self.forecaster.segments((*computed, *following))[0][len(computed) - 1]
-
-    def expected(self, computed: Sequence[int], step: int) -> float:
-        """Relative error in the recording of the forecast of `step` from the last of the computed steps."""
-        return self.forecaster.expected(computed, step, self.segment_after(computed))

@@ -125,10 +125,8 @@ class StepCache(base.CacheNode):
             route = best_plan(learned, settings, run_facts)
         except (ValueError, np.linalg.LinAlgError) as problem:  # must not cost the picture
             return Plan(computing_all(f"no plan could be made ({problem}): {OTHER_NODE}"), shown)
-        method, shown = (
-            planned(route, settings, run_facts),
-            shown | {"plan": origin + (", tuned" if route.tuned else "")},
-        )
+        method = planned(route, settings, run_facts)
+        shown |= {"plan": f"{origin}, tuned" if route.tuned else origin}
         if settings["mode"] == LEARN and origin == ADAPTED:
             recorder = Recorder(run_facts["sigmas"], run_facts["flow"])
             done = partial(keep_if_whole, recorder, model_of(run_facts), kept_under(run_facts))

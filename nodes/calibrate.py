@@ -9,7 +9,6 @@ import comfy.utils
 from comfy_api.latest import io, ui
 
 from ..cache_core.gains import INJECTED
-from ..cache_core.learned import evaluations_for
 from ..model_patches.profile_folder import user_profiles
 from .auto import ProfileType
 from .base import CATEGORY
@@ -99,6 +98,6 @@ class Calibrate(io.ComfyNode):
             calibration.inject()
         calibration.fit()
         if tries:
-            calibration.tune(evaluations_for(speedup, steps), tries)
+            calibration.tune(speedup, tries)
         calibration.progress.update_absolute(calibration.progress.total)
         return io.NodeOutput(calibration.profile, calibration.summary(), ui=ui.PreviewText(calibration.summary()))

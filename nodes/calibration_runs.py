@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any, TypeVar
+from typing import Any
 
-import comfy.model_management
 import comfy.utils
 import numpy as np
+from comfy.model_management import throw_exception_if_processing_interrupted
 from torch import Tensor
 
 from ..cache_core.fitting import fitted_entries
@@ -28,8 +28,6 @@ from ..model_patches.profile_folder import user_profiles
 from ..model_patches.variants import Facts
 from .auto import why_not
 from .sampling import difference, sampled, squared_error
-
-T = TypeVar("T")
 
 ALL_PLANNED = 50
 """Runs of at most so many steps have a plan for every number of them."""
@@ -61,7 +59,11 @@ class Scene:
 
 
 class CalibrationRuns:
-    """Runs of one scene, and what they add up to. What was recorded is kept after every run, so a stop loses one run."""
+    """Runs of one scene, and what they add up to.
+
+    What was recorded is kept after every run, so a stop loses one run. What was learned before from more pictures, maybe with
+    a tuned plan, gives way when all runs are made.
+    """
 
     def __init__(self, model, scene: Scene, progress: comfy.utils.ProgressBar):
         self.model, self.scene, self.progress = model, scene, progress
@@ -69,6 +71,7 @@ class CalibrationRuns:
         self.recordings: list[Recording] = []
         self.runs: list[list[Changes]] = []
         self.pictures: dict[int, Tensor] = {}  # latents by seed
+        self.learned: Learned  # set by the first run
         self.profile = ModelProfile("", "")
 
     def record(self, seed: int) -> None:
@@ -98,54 +101,65 @@ class CalibrationRuns:
         seed, first = next(iter(self.pictures.items()))
 
         def left(step: int) -> float:
-            held = apply_cache(self.model, reusing_once(step))
+            held = apply_cache(self.model, reusing_once(step, self.facts["sees_branches"]))
             return math.sqrt(squared_error(self.scene.sample(held, seed, partial(self.progress.update, 1)), first))
 
         self.keep(replace(self.merged(), gains=measured_gains(self.recordings[0], left)))
 
     def fit(self) -> None:
         """Plan for the numbers of steps that may be asked for, and fit the figures of other methods."""
-        planned = self.learned()
-        for computed in uninterrupted(planned_counts(planned.recording.steps)):
+        planned = self.learned
+        for computed in planned_counts(planned.recording.steps):
+            throw_exception_if_processing_interrupted()  # many steps take a while
             planned = planned.with_plan(planned.plan(computed))
+        self.learned = planned
         entries = fitted_entries(self.runs, self.facts["sigmas"], self.scene.sampler)
         self.update(
             lambda profile: replace(profile.with_learned(planned), calibrations={**profile.calibrations, **entries})
         )
 
-    def tune(self, computed: int, trials: int) -> None:
-        """Try out plans of so many steps on the pictures, fit the forecasts of the best, and keep it."""
-        learned, sketch = self.learned(), Sketch()
+    def tune(self, speedup: float, trials: int) -> None:
+        """Try out plans for a speed on the pictures, fit the forecasts of the best, and keep it.
+
+        Args:
+            speedup: nothing is tried if all steps are computed for it.
+        """
+        learned = self.learned
+        total = learned.recording.steps  # some schedulers make one more than the scene asks for
+        computed = evaluations_for(speedup, total)
+        if computed == total:
+            return
         recordings = [replace(each, gains=learned.recording.gains) for each in self.recordings]
-        plans = list(uninterrupted(candidates(recordings, computed, trials)))
+        plans = list(candidates(recordings, computed, trials, throw_exception_if_processing_interrupted))
         self.expect(len(plans) + max(len(free_factors(plan.segments)) for plan in plans) + 1)
 
-        def left(plan: ForecastPlan) -> list[np.ndarray]:
-            cached = apply_cache(self.model, stepcache(plan))
-            latents = [self.scene.sample(cached, seed, partial(self.progress.update, 1)) for seed in self.pictures]
-            pairs = zip(latents, self.pictures.values(), strict=True)
-            return [sketch(difference(latent, exact)).cpu().double().numpy() for latent, exact in pairs]
-
-        for better in better_plans(plans, left):
+        for better in better_plans(plans, partial(self.left_behind, Sketch())):
             learned = learned.with_plan(better)
             self.update(lambda profile, learned=learned: profile.with_learned(learned))
+
+    def left_behind(self, sketch: Sketch, plan: ForecastPlan) -> list[np.ndarray]:
+        """By picture, a sketch (E) of how its latent by a plan differs from the exact one."""
+        cached = apply_cache(self.model, stepcache(plan, per_branch=self.facts["sees_branches"]))
+        latents = [self.scene.sample(cached, seed, partial(self.progress.update, 1)) for seed in self.pictures]
+        pairs = zip(latents, self.pictures.values(), strict=True)
+        return [sketch(difference(latent, exact)).cpu().double().numpy() for latent, exact in pairs]
 
     def expect(self, trials: int) -> None:
         """Show the progress of what is left: so many runs of every picture."""
         steps = trials * len(self.pictures) * self.scene.steps
         self.progress.update_absolute(self.progress.current, self.progress.current + steps)
 
-    def learned(self) -> Learned:
-        learned = self.profile.exact(kept_under(self.facts), self.facts["sigmas"])
-        assert learned is not None
-        return learned
-
     def merged(self) -> Recording:
         return reduce(Recording.merged, self.recordings)
 
     def keep(self, recording: Recording) -> None:
-        learned = Learned(kept_under(self.facts), recording)
-        self.update(lambda profile: profile.with_learned(learned))
+        self.learned = learned = Learned(kept_under(self.facts), recording)
+
+        def with_more(profile: ModelProfile) -> ModelProfile:
+            known = profile.exact(learned.conditions, recording.sigmas)
+            return profile if known and known.recording.runs > recording.runs else profile.with_learned(learned)
+
+        self.update(with_more)
 
     def update(self, change: Callable[[ModelProfile], ModelProfile]) -> None:
         self.profile = user_profiles().update(*model_of(self.facts), change)
@@ -167,13 +181,6 @@ def refuse_hopeless(model, facts: Facts) -> None:
     problem = why_not(model, facts)
     if problem:
         raise ValueError(f"There is nothing to calibrate: {problem}.")
-
-
-def uninterrupted(values: Iterable[T]) -> Iterator[T]:
-    """The values, one by one until the user interrupts: planning many steps takes a while."""
-    for value in values:
-        comfy.model_management.throw_exception_if_processing_interrupted()
-        yield value
 
 
 def planned_counts(steps: int) -> Sequence[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from ..measuring import Changes, Measuring
@@ -25,7 +26,8 @@ def measuring(changes_of: Callable[[int], Changes]) -> CacheMethod:
     return CacheMethod("Calibrate", ModulatedInput(), Measuring(changes_of), Hold())
 
 
-def reusing_once(step: int) -> CacheMethod:
-    """Holds the output of the step before at this one."""
+def reusing_once(step: int, per_branch: bool = False) -> CacheMethod:
+    """Holds the output of the step before at this one; see `stepcache` for `per_branch`."""
     plan = partial(all_steps_but, left_out=step)
-    return CacheMethod("Calibrate", Nothing(), Scheduled(plan), Hold(), OUTPUT, last_step=False)
+    boundary = replace(OUTPUT, level=Level.MODEL_OUTPUT) if per_branch else OUTPUT
+    return CacheMethod("Calibrate", Nothing(), Scheduled(plan), Hold(), boundary, last_step=False)

@@ -59,9 +59,10 @@ class Followed:
         self.missed = None
         if self.line.computed and step.index > self.line.computed[-1]:
             (foretold,) = self.line.predict(step)
-            assert foretold is not None
+            assert foretold is not None and self.line.segment is not None
             self.missed = (foretold - seen).norm() / seen.norm()
-            self.expected = max(self.plan.expected(self.line.computed, step.index), ROUNDING)
+            recorded = self.plan.forecaster.expected(self.line.computed, step.index, self.line.segment)
+            self.expected = max(recorded, ROUNDING)
         self.line.update(step, (seen,))
 
     def reused(self, step: Step) -> None:

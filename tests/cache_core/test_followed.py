@@ -1,11 +1,13 @@
 """A plan that is left when its forecasts turn out worse than recorded."""
 
 import math
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
 
-from stepcache.cache_core.forecasting import Forecaster, ForecastPlan
+from stepcache.cache_core.forecasting import Forecaster, ForecastPlan, Segment
 from stepcache.cache_core.methods import stepcache
 from stepcache.cache_core.policies import Followed
 from stepcache.cache_core.policies.followed import ROUNDING
@@ -52,6 +54,21 @@ def test_on_another_run_more_is_computed_and_said():
     assert set(STEPS) < set(computed)
     told = [reason for reason in reasons if "one more since the last forecast was" in reason]
     assert len(told) >= len(computed) - len(STEPS)
+
+
+@pytest.mark.parametrize("tuned", [(), tuple(Segment(a, b, 2.5, -0.5) for a, b in pairwise((*STEPS, 12)))])
+def test_a_forecast_is_judged_by_the_same_forecast_in_the_recording_also_after_the_plan_was_left(tuned):
+    outputs, policy, judged = torch.as_tensor(smooth(12)).float(), Followed(replace(PLAN, tuned=tuned), 3.0), []
+    policy.begin(run_of(12), 0)
+    for step in steps_of(run_of(12)):
+        decision = policy.decide(step, 1e9 if step.index == 4 else None)  # a surprise behind step 3
+        if decision.reuse:
+            policy.reused(step)
+            continue
+        policy.computed(step, (outputs[step.index],))
+        if step.index:
+            judged.append(max(float(policy.missed), ROUNDING) / policy.expected)
+    assert len(judged) == len(STEPS) and judged == pytest.approx([1.0] * len(STEPS), rel=0.03)  # it is by a sketch
 
 
 def test_a_factor_of_zero_never_looks():

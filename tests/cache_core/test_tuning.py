@@ -1,5 +1,6 @@
 """Plans that are tried out on pictures, here made-up ones of which the outputs are known."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -47,6 +48,20 @@ def test_candidates_differ_and_the_first_is_planned_for_all_pictures():
     assert len(list(candidates(recordings[:1], 6, 24))) == 1
 
 
+def test_planning_can_be_ended_before_every_plan_also_where_all_are_the_same():
+    asked = []
+
+    def stop_at_third():
+        asked.append(None)
+        if len(asked) == 3:
+            raise InterruptedError
+
+    plans = candidates([recorded(smooth(STEPS))] * 4, 6, 24, stop_at_third)
+    assert next(plans).steps[0] == 0
+    with pytest.raises(InterruptedError):
+        next(plans)
+
+
 @few
 @given(st.integers(4, STEPS - 1), seeds, st.integers(1, 4))
 def test_every_plan_is_better_than_the_last(computed, seed, count):
@@ -73,6 +88,31 @@ def test_of_plans_that_leave_as_much_behind_the_one_that_is_estimated_better_is_
     plans = [ForecastPlan(forecaster, steps) for steps in ((0, 1, 2, 3, 4), forecaster.plan(5))]
     *_, best = better_plans(plans, lambda plan: [np.ones(6)] * 2)
     assert best == plans[1] and forecaster.cost(plans[1].steps) < forecaster.cost(plans[0].steps)
+
+
+@pytest.mark.parametrize("bound", [-MOST_SLOPE, MOST_SLOPE])
+def test_factors_at_their_bound_are_tried_at_another_value_too(bound):
+    pictures, asked = alike(2), []
+    tuned = (Segment(0, 1), Segment(1, 7, bound), Segment(7, STEPS, bound, bound))
+
+    def left(plan):
+        asked.append(plan.tuned)
+        return left_in(pictures, plan)
+
+    *_, fitted = better_plans([ForecastPlan(Forecaster(recorded(pictures[0])), (0, 1, 7), tuned)], left)
+    assert asked.count(tuned) == 1 and len(asked) == 5 and fitted.tuned != tuned
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_what_leaves_no_number_behind_is_not_taken(broken):
+    pictures = alike(2)
+    plans = list(candidates([recorded(each) for each in pictures], 6, 2))
+
+    def left(plan, whole):
+        return left_in(pictures, plan) if plan in whole else [np.full(6, broken)] * 2
+
+    assert list(better_plans(plans, partial(left, whole=plans[1:]))) == plans[1:]
+    assert list(better_plans(plans, partial(left, whole=[]))) == []
 
 
 def test_a_plan_without_forecasts_is_left_as_it_is():

@@ -11,6 +11,7 @@ import torch
 
 from stepcache.cache_core.learned import ModelProfile
 from stepcache.cache_core.methods import stepcache
+from stepcache.cache_core.tuning import free_factors
 from stepcache.model_patches.install import apply_cache
 from stepcache.model_patches.profile_folder import profile_files, profile_of
 from stepcache.nodes.calibrate import Calibrate
@@ -58,6 +59,11 @@ def test_gains_are_measured_on_request():
     assert calibrate(tiny)[0].learned[0].recording.gains is None
 
 
+def test_gains_are_measured_with_a_sampler_that_looks_at_the_branches():
+    (learned,) = calibrate(shared("flux_dev"), measure_gains=True, sampler_name="euler_cfg_pp", cfg=3.0)[0].learned
+    assert min(learned.recording.gains) > 1e-3, "a millionth is what is left where no output was held"
+
+
 def test_a_plan_is_tuned_by_trying(reports):
     tiny = shared("qwen_image")
     plain, tuned = (calibrate(tiny, runs=2, speedup=2.0, trials=trials)[0].learned[0] for trials in (0, 12))
@@ -68,6 +74,32 @@ def test_a_plan_is_tuned_by_trying(reports):
     assert off[1].norm() < off[0].norm()
     used = run(with_stepcache(tiny.patcher, guard=0.0), tiny, STEPS)
     assert torch.equal(used - exact, off[1]) and reports[-1].settings["plan"] == "learned from 2 pictures, tuned"
+
+
+def test_plans_are_tried_as_they_will_be_used_for_a_sampler_that_looks_at_the_branches(reports):
+    tiny = shared("flux_dev")
+    with count_block_runs(tiny.patcher) as runs:
+        profile, _ = calibrate(tiny, speedup=2.0, trials=1, sampler_name="euler_cfg_pp", cfg=3.0)
+    (learned,), half = profile.learned, STEPS // 2
+    trials = 2 + len(free_factors(learned.plan(half).segments))
+    assert learned.plans[half].tuned and runs.count == STEPS + trials * half, "both branches are one call"
+    run(with_stepcache(tiny.patcher), tiny, STEPS, sampler="euler_cfg_pp", cfg=3.0)
+    assert reports[-1].settings["plan"].endswith("tuned") and reports[-1].reused == half
+
+
+def test_the_plan_is_tuned_that_the_run_will_ask_for(reports):
+    """The scheduler makes 24 steps of 23, of which a speed of 1.5 computes 16, not 15."""
+    tiny = shared("flux_dev")
+    calibrate(tiny, speedup=1.5, trials=1, steps=23, scheduler="ddim_uniform")
+    run(with_stepcache(tiny.patcher, speedup=1.5), tiny, 23, scheduler="ddim_uniform")
+    assert reports[-1].settings["plan"].endswith("tuned") and reports[-1].computed == 16
+
+
+def test_where_all_steps_are_computed_nothing_is_tried():
+    tiny = shared("flux_dev")
+    with count_block_runs(tiny.patcher) as runs:
+        (learned,) = calibrate(tiny, speedup=1.02, trials=4)[0].learned
+    assert runs.count == STEPS and STEPS not in learned.plans
 
 
 def test_progress_ends_where_it_was_said_to(monkeypatch):
@@ -94,7 +126,7 @@ def test_progress_ends_where_it_was_said_to(monkeypatch):
 def test_a_video_with_sound_is_tuned_and_measured_by_all_of_it():
     profile, _ = calibrate(shared("ltx_av"), speedup=2.0, trials=2, measure_gains=True)
     (learned,) = profile.learned
-    assert min(learned.recording.gains) > 1e-6 and STEPS // 2 in learned.plans
+    assert min(learned.recording.gains) > 1e-3 and STEPS // 2 in learned.plans
 
 
 @pytest.mark.skipif(
@@ -219,6 +251,40 @@ def test_a_stop_loses_one_run(monkeypatch):
     with pytest.raises(InterruptedError):
         calibrate(tiny, runs=4)
     assert profile_of(tiny.patcher).learned[0].recording.runs == 2
+
+
+def test_a_stop_keeps_what_was_learned_before_from_more_pictures(monkeypatch):
+    tiny, done = shared("flux_dev"), []
+    (before,) = calibrate(tiny, runs=2, speedup=2.0, trials=1)[0].learned
+
+    def stop(self, value):
+        done.append(value)
+        if len(done) == STEPS + 3:
+            raise InterruptedError
+
+    with monkeypatch.context() as patched, pytest.raises(InterruptedError):
+        patched.setattr("comfy.utils.ProgressBar.update", stop)
+        calibrate(tiny, runs=2, seed=5)
+    assert profile_of(tiny.patcher).learned[0].plans == before.plans and before.plans[STEPS // 2].tuned
+    calibrate(tiny, runs=1)
+    assert profile_of(tiny.patcher).learned[0].recording.runs == 1, "what is whole replaces it"
+
+
+@pytest.mark.parametrize("at", [0, 2, 6], ids=["before a plan was tried", "among plans", "among factors"])
+def test_a_stop_while_tuning_keeps_plans_for_every_number_of_steps(monkeypatch, reports, at):
+    tiny, done = shared("flux_dev"), []
+
+    def stop(self, value):
+        done.append(value)
+        if len(done) == (2 + at) * STEPS + 3:
+            raise InterruptedError
+
+    with monkeypatch.context() as patched, pytest.raises(InterruptedError):
+        patched.setattr("comfy.utils.ProgressBar.update", stop)
+        calibrate(tiny, runs=2, speedup=2.0, trials=2)
+    assert set(profile_of(tiny.patcher).learned[0].plans) == set(range(2, STEPS))
+    run(with_stepcache(tiny.patcher), tiny, STEPS)
+    assert reports[-1].settings["plan"] == "learned from 2 pictures" and reports[-1].reused == STEPS // 2
 
 
 def test_the_model_is_left_as_it_was():
