@@ -10,8 +10,12 @@ import sys
 import uuid
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
+
+hypothesis.settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+hypothesis.settings.load_profile("repeatable")  # to look further: pytest --hypothesis-profile=default
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -10,7 +10,7 @@ from stepcache.cache_core.forecasting import Segment
 from stepcache.cache_core.learned import Conditions, KeptPlan, Learned, ModelProfile
 from stepcache.cache_core.recording import Recording
 
-few = settings(max_examples=30, deadline=None, derandomize=True, database=None)
+few = settings(max_examples=30)
 
 
 def even(steps: int) -> tuple[float, ...]:

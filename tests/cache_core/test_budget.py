@@ -18,7 +18,7 @@ from stepcache.cache_core.types import Run
 
 from .driving import POSITIONS, computed_in, run_of
 
-many = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+many = settings(max_examples=60)
 
 speedups = st.floats(1.0, 5.0)
 steps = st.integers(4, 100)

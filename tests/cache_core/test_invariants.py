@@ -33,7 +33,7 @@ from stepcache.cache_core.types import Step
 from .driving import FLUX_RATIOS, mask_of, noise, run_of, run_stack, sample, steps_of
 from .test_planning import approximate, brute_force, cost_of
 
-few = settings(max_examples=30, deadline=None, derandomize=True, database=None)
+few = settings(max_examples=30)
 
 FLUX = MagnitudeProfile("a model", {"all": FLUX_RATIOS}, 28, 0.24, 5, 0.1, "", "")
 
