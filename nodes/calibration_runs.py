@@ -169,6 +169,8 @@ class CalibrationRuns:
         learned = self.profile.learned[-1]
         recording = learned.recording
         lines = [f"{self.profile.model}: {recording.runs} pictures of {recording.steps} steps"]
+        tuned = [count for count, plan in learned.plans.items() if plan.tuned]
+        lines += [f"tuned for {recording.steps / count:.1f}x: {count} steps computed" for count in tuned]
         for name, entry in self.profile.calibrations.items():
             if "threshold" in entry:
                 lines.append(f"{name}: threshold {entry['threshold']:g} for 1.5x")

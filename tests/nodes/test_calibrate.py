@@ -124,9 +124,10 @@ def test_progress_ends_where_it_was_said_to(monkeypatch):
 
 
 def test_a_video_with_sound_is_tuned_and_measured_by_all_of_it():
-    profile, _ = calibrate(shared("ltx_av"), speedup=2.0, trials=2, measure_gains=True)
+    profile, summary = calibrate(shared("ltx_av"), speedup=2.0, trials=2, measure_gains=True)
     (learned,) = profile.learned
-    assert min(learned.recording.gains) > 1e-3 and STEPS // 2 in learned.plans
+    assert min(learned.recording.gains) > 1e-3 and learned.plans[STEPS // 2].tuned
+    assert "\ntuned for 2.0x: 8 steps computed\n" in summary
 
 
 @pytest.mark.skipif(
