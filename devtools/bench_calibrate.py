@@ -28,7 +28,7 @@ GAINS = (
     "28 euler, video",
     "28 euler, video, CFG 1",
 )
-TUNED = "28 euler 128 px"
+TUNED = ("28 euler 128 px", "28 dpmpp_2m", "28 euler, video")
 TRIALS = 24
 
 
@@ -40,10 +40,11 @@ def rows(quick: bool) -> Iterator[dict]:
         for label, learned in by_gains.items():
             for computed in case.counts:
                 yield case.watched("StepCache", f"{label} gains", [stepcache(planned([learned], computed))])
-        if name == TUNED:
-            recordings = [recording, *(case.recorded(n) for n in range(1, len(case.examples)))]
-            for computed in case.counts[: 1 if quick else None]:
-                yield case.watched("StepCache", "tuned", [stepcache(tuned(case, recordings, computed))])
+    for name in TUNED[: 1 if quick else None]:
+        case = Case(name, quick)
+        recordings = [case.recorded(n) for n in range(len(case.examples))]
+        for computed in case.counts[: 1 if quick else None]:
+            yield case.watched("StepCache", "tuned", [stepcache(tuned(case, recordings, computed))])
 
 
 def gains_of(case: Case, recording: Recording) -> tuple[float, ...]:
