@@ -42,7 +42,7 @@ class Calibrate(io.ComfyNode):
                     default=0,
                     min=0,
                     max=SEEDS - 1,
-                    control_after_generate=True,
+                    control_after_generate=io.ControlAfterGenerate.fixed,  # else every prompt would calibrate anew
                     tooltip="Of the first picture.",
                 ),
                 io.Int.Input("steps", default=28, min=4, max=1000, tooltip="As in your workflow."),

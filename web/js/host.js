@@ -9,6 +9,7 @@ import { app as hostApp } from "../../../scripts/app.js";
 
 /**
  * @typedef {object} LGraphNode
+ * @property {string} type
  * @property {[number, number]} size
  * @property {Widget[]} [widgets]
  * @property {LGraph} [subgraph]

@@ -110,14 +110,7 @@ export class Strip {
       const evaluation = evaluationAt(this.runs[index], (event.clientX - box.left) / box.width);
       this.rows.title = evaluation ? detail(evaluation) : "";
     });
-    for (const kind of ["pointerdown", "wheel"]) {
-      this.element.addEventListener(kind, (event) => {
-        if (!this.element.closest(".dom-widget")) return; // in the Vue renderer it is not in front of the canvas
-        const Kind = /** @type {any} */ (event.constructor);
-        this.canvas.dispatchEvent(new Kind(kind, event));
-        event.preventDefault();
-      });
-    }
+    leaveToCanvas(this.element, this.canvas, ["pointerdown", "wheel"]);
   }
 
   remove() {
@@ -129,9 +122,21 @@ export class Strip {
   }
 }
 
-export function addStyle() {
+/** Pass on what happens at an element that is in front of the canvas. @param {HTMLElement} element @param {HTMLElement} canvas @param {string[]} kinds */
+export function leaveToCanvas(element, canvas, kinds) {
+  for (const kind of kinds) {
+    element.addEventListener(kind, (event) => {
+      if (!element.closest(".dom-widget")) return; // in the Vue renderer it is not in front of the canvas
+      const Kind = /** @type {any} */ (event.constructor);
+      canvas.dispatchEvent(new Kind(kind, event));
+      event.preventDefault();
+    });
+  }
+}
+
+export function addStyle(text = STYLE) {
   const style = document.createElement("style");
-  style.textContent = STYLE;
+  style.textContent = text;
   document.head.append(style);
 }
 
