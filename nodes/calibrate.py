@@ -9,6 +9,7 @@ import comfy.utils
 from comfy_api.latest import io, ui
 
 from ..cache_core.gains import INJECTED
+from ..cache_core.learned import evaluations_for
 from ..model_patches.profile_folder import user_profiles
 from .auto import ProfileType
 from .base import CATEGORY
@@ -90,7 +91,8 @@ class Calibrate(io.ComfyNode):
         user_profiles().refuse_if_not_writable()
         scene = Scene(positive, negative, latent_image, steps, cfg, sampler_name, scheduler)
         tries = trials if speedup > 1 else 0
-        pictures = runs + (min(INJECTED, steps - 1) if measure_gains else 0) + tries * runs  # tuning corrects the last
+        tuning = tries + 2 * evaluations_for(speedup, steps) if tries else 0  # at most
+        pictures = runs * (1 + tuning) + (min(INJECTED, steps - 1) if measure_gains else 0)
         calibration = CalibrationRuns(model, scene, comfy.utils.ProgressBar(pictures * steps))
         for n in range(runs):
             calibration.record((seed + n) % SEEDS)

@@ -61,8 +61,8 @@ class Scene:
 class CalibrationRuns:
     """Runs of one scene, and what they add up to.
 
-    What was recorded is kept after every run, so a stop loses one run. What was learned before from more pictures, maybe with
-    a tuned plan, gives way when all runs are made.
+    What was recorded is kept after every run, so a stop loses one run. What was learned before from more pictures gives way
+    when all runs are made, and a plan that was tuned before to a better one.
     """
 
     def __init__(self, model, scene: Scene, progress: comfy.utils.ProgressBar):
@@ -131,6 +131,8 @@ class CalibrationRuns:
             return
         recordings = [replace(each, gains=learned.recording.gains) for each in self.recordings]
         plans = list(candidates(recordings, computed, trials, throw_exception_if_processing_interrupted))
+        if computed in learned.tuned:  # by an earlier calibration
+            plans.insert(0, learned.plan(computed))
         self.expect(len(plans) + max(len(free_factors(plan.segments)) for plan in plans) + 1)
 
         for better in better_plans(plans, partial(self.left_behind, Sketch())):
@@ -153,11 +155,12 @@ class CalibrationRuns:
         return reduce(Recording.merged, self.recordings)
 
     def keep(self, recording: Recording) -> None:
-        self.learned = learned = Learned(kept_under(self.facts), recording)
+        """In place of what was learned before from as many pictures or fewer; plans that were tuned stay."""
 
         def with_more(profile: ModelProfile) -> ModelProfile:
-            known = profile.exact(learned.conditions, recording.sigmas)
-            return profile if known and known.recording.runs > recording.runs else profile.with_learned(learned)
+            known = profile.exact(kept_under(self.facts), recording.sigmas)
+            self.learned = Learned(kept_under(self.facts), recording, known.tuned if known else {})
+            return profile if known and known.recording.runs > recording.runs else profile.with_learned(self.learned)
 
         self.update(with_more)
 
@@ -168,9 +171,11 @@ class CalibrationRuns:
         """What was found, in a few lines."""
         learned = self.profile.learned[-1]
         recording = learned.recording
-        lines = [f"{self.profile.model}: {recording.runs} pictures of {recording.steps} steps"]
-        tuned = [count for count, plan in learned.plans.items() if plan.tuned]
-        lines += [f"tuned for {recording.steps / count:.1f}x: {count} steps computed" for count in tuned]
+        pictures = "one picture" if recording.runs == 1 else f"{recording.runs} pictures"
+        lines = [f"{self.profile.model}: {pictures} of {recording.steps} steps"]
+        lines += [
+            f"tuned for {recording.steps / count:.1f}x: {count} steps computed" for count in sorted(learned.tuned)
+        ]
         for name, entry in self.profile.calibrations.items():
             if "threshold" in entry:
                 lines.append(f"{name}: threshold {entry['threshold']:g} for 1.5x")

@@ -45,7 +45,7 @@ def test_what_was_found_is_shown_on_the_node_and_is_not_found_again(page):
     page.page.wait_for_function("() => document.querySelectorAll('.stepcache-said').length === 2")
     page.page.wait_for_timeout(300)
     summary, place = page.page.evaluate(READ_SAID)
-    assert summary["text"].startswith("Flux: 1 pictures of 12 steps\ntuned for 2.0x: 6 steps computed")
+    assert summary["text"].startswith("Flux: one picture of 12 steps\ntuned for 2.0x: 6 steps computed")
     assert place["text"].startswith("saved as ") and place["text"].endswith("my-model.json")
     assert summary["whole"] and place["whole"]
     assert [page.node_height(node) for node in (calibrate, save)] > heights

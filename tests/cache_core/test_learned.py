@@ -224,6 +224,13 @@ def test_plans_are_of_the_schedule_they_were_made_for():
     assert planned.plan(4, longest=3).steps != (0, 1, 2, 5) and planned.merged(planned.recording).plans == {}
 
 
+def test_tuned_plans_hold_whatever_more_is_recorded_but_not_for_another_schedule():
+    tuned = KeptPlan((0, 1, 5), (Segment(0, 1), Segment(1, 5, 0.5), Segment(5, 12, 1.5, -0.5)))
+    planned = replace(learned(12), plans={3: tuned, 4: KeptPlan((0, 1, 2, 5))})
+    assert planned.tuned == planned.merged(planned.recording).plans == {3: tuned}
+    assert planned.plan(3).tuned == tuned.tuned and found(PLAIN, even(13), planned).plan(3).tuned == ()
+
+
 def test_what_was_learned_with_the_same_loras_goes_before_what_is_nearer():
     with_lora, without = learned(20, patches="abcd"), learned(12)
     assert found(replace(PLAIN, patches="abcd"), even(12), with_lora, without).conditions.patches == "abcd"

@@ -288,6 +288,25 @@ def test_a_stop_while_tuning_keeps_plans_for_every_number_of_steps(monkeypatch, 
     assert reports[-1].settings["plan"] == "learned from 2 pictures" and reports[-1].reused == STEPS // 2
 
 
+def test_plans_that_were_tuned_stay_until_there_is_a_better_one(monkeypatch):
+    tiny, done = shared("flux_dev"), []
+    kept = lambda: profile_of(tiny.patcher).learned[0].tuned  # noqa: E731
+    calibrate(tiny, runs=2, speedup=2.0, trials=2)
+    slow = kept()[STEPS // 2]
+    calibrate(tiny, runs=2, speedup=3.2, trials=2, seed=7)
+    assert set(kept()) == {5, STEPS // 2} and kept()[STEPS // 2] == slow
+
+    def stop(self, value):
+        done.append(value)
+        if len(done) == 3 * STEPS + 3:
+            raise InterruptedError
+
+    with monkeypatch.context() as patched, pytest.raises(InterruptedError):
+        patched.setattr("comfy.utils.ProgressBar.update", stop)
+        calibrate(tiny, runs=2, speedup=2.0, trials=2, seed=11)
+    assert set(kept()) == {5, STEPS // 2} and kept()[STEPS // 2] == slow
+
+
 def test_the_model_is_left_as_it_was():
     tiny = shared("flux_dev")
     before = run(tiny.patcher, tiny, STEPS)
