@@ -34,3 +34,6 @@ export const app = hostApp;
 
 /** @type {EventTarget & {fetchApi(route: string): Promise<Response>}} */
 export const api = hostApi;
+
+/** The workflow that is open, whatever subgraph of it is shown. */
+export const root = () => app.rootGraph ?? app.graph;

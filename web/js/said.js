@@ -1,17 +1,14 @@
 /** What a node found, as text on it after it has run: ComfyUI's page shows text on nodes of its own alone. */
 
 import { nodeAt } from "./graph.js";
-import { app } from "./host.js";
-import { addStyle, leaveToCanvas } from "./strip.js";
+import { app, root } from "./host.js";
+import { addPanel, addStyle, LOOKS, leaveToCanvas } from "./panel.js";
 
 /** @typedef {import("./host.js").LGraphNode} LGraphNode */
 
 const NODES = ["StepCacheCalibrate", "StepCacheSaveProfile"];
-const MARGIN = 8; // around the text, in the classic canvas
 const STYLE = `
-.stepcache-said { box-sizing: border-box; overflow: hidden; border-radius: 6px; user-select: text;
-  background: var(--component-node-widget-background, var(--comfy-input-bg, #222)); color: var(--input-text, #ddd);
-  font: 11px/16px sans-serif; }
+.stepcache-said { ${LOOKS} user-select: text; }
 .stepcache-said > div { padding: 6px; white-space: pre-wrap; overflow-wrap: anywhere; }
 `;
 
@@ -25,10 +22,7 @@ class Said {
     this.text = this.element.appendChild(document.createElement("div"));
     new ResizeObserver(() => this.fit()).observe(this.text);
     leaveToCanvas(this.element, app.canvas.canvas, ["wheel"]);
-    const height = () => this.height + 2 * MARGIN;
-    const look = { margin: MARGIN, hideOnZoom: false, hideInPanel: true };
-    const options = { serialize: false, ...look, getMinHeight: height, getMaxHeight: height };
-    node.addDOMWidget("stepcache_said", "stepcache_said", this.element, options).serialize = false;
+    addPanel(node, "stepcache_said", this.element, () => this.height);
   }
 
   /** Make room in the node for a text that needs more; not while it is out of sight and has no size. */
@@ -69,7 +63,7 @@ app.registerExtension({
   /** When the tab of a workflow is opened again. @param {Record<string, {text?: string[]}>} outputs by node */
   onNodeOutputsUpdated(outputs) {
     for (const [id, output] of Object.entries(outputs)) {
-      const node = nodeAt(app.rootGraph ?? app.graph, id);
+      const node = nodeAt(root(), id);
       if (node && NODES.includes(node.type)) show(node, output);
     }
   },

@@ -1,9 +1,10 @@
 /** Shows on each node what its cache computes and reuses, while it samples and afterwards. */
 
 import { nodeAt } from "./graph.js";
-import { api, app } from "./host.js";
+import { api, app, root } from "./host.js";
+import { addStyle } from "./panel.js";
 import { Runs } from "./runs.js";
-import { addStyle, Strip } from "./strip.js";
+import { STYLE, Strip } from "./strip.js";
 
 /** @typedef {import("./runs.js").News} News */
 /** @typedef {import("./runs.js").Report} Report */
@@ -20,8 +21,6 @@ const strips = new Map();
 
 /** As the user set them; ComfyUI tells them when it has read them, and at each change. */
 const settings = { shown: true, withSignal: true };
-
-const root = () => app.rootGraph ?? app.graph;
 
 /** @param {News | Report} message */
 function receive(message) {
@@ -89,7 +88,7 @@ app.registerExtension({
     },
   ],
   setup() {
-    addStyle();
+    addStyle(STYLE);
     for (const event of ["stepcache.evaluations", "stepcache.report"]) {
       api.addEventListener(event, (message) => receive(/** @type {CustomEvent} */ (message).detail));
     }

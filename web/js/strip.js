@@ -1,6 +1,7 @@
 /** The strip on a node: for each run a row of cells, the signal against the threshold, and a caption. */
 
 import { drawing, evaluationAt } from "./layout.js";
+import { addPanel, LINE, LOOKS, leaveToCanvas } from "./panel.js";
 import { caption, detail, notes } from "./text.js";
 
 /** @typedef {import("./runs.js").Run} Run */
@@ -9,20 +10,16 @@ import { caption, detail, notes } from "./text.js";
 export const WIDGET = "stepcache_strip";
 const ROWS = 4; // the last runs of a prompt; more would push the node off the screen
 const NOTE_LINES = 3; // the rest is shown under the pointer
-const CAPTION = 16;
 const PADDING = 6;
-const MARGIN = 8; // around the strip, in the classic canvas
 const SVG = "http://www.w3.org/2000/svg";
 const PATHS = /** @type {const} */ (["expected", "computed", "reused", "threshold", "signal"]);
 
 /** Colours are of the theme but for the reused cells: these stand out from light and dark backgrounds alike. */
-const STYLE = `
-.stepcache-strip { box-sizing: border-box; padding: ${PADDING}px; overflow: hidden; border-radius: 6px;
-  background: var(--component-node-widget-background, var(--comfy-input-bg, #222)); color: var(--input-text, #ddd);
-  font: 11px/${CAPTION}px sans-serif; }
+export const STYLE = `
+.stepcache-strip { ${LOOKS} padding: ${PADDING}px; }
 .stepcache-strip .row + .row { margin-top: ${PADDING}px; }
 .stepcache-strip svg { display: block; width: 100%; overflow: visible; }
-.stepcache-strip .caption { padding-top: 2px; height: ${CAPTION}px; white-space: nowrap; overflow: hidden; text-overflow: ellipsis;
+.stepcache-strip .caption { padding-top: 2px; height: ${LINE}px; white-space: nowrap; overflow: hidden; text-overflow: ellipsis;
   font-variant-numeric: tabular-nums; }
 .stepcache-strip .notes { opacity: .75; white-space: pre-line; overflow: hidden; display: -webkit-box;
   -webkit-box-orient: vertical; -webkit-line-clamp: ${NOTE_LINES}; }
@@ -54,11 +51,7 @@ export class Strip {
     this.resized = new ResizeObserver(() => this.redraw());
     this.resized.observe(this.element);
     this.pointed();
-    const height = () => this.height + 2 * MARGIN;
-    const look = { margin: MARGIN, hideOnZoom: false, hideInPanel: true };
-    const options = { serialize: false, ...look, getMinHeight: height, getMaxHeight: height };
-    this.widget = node.addDOMWidget(WIDGET, WIDGET, this.element, options);
-    this.widget.serialize = false;
+    this.widget = addPanel(node, WIDGET, this.element, () => this.height);
   }
 
   /** Show these runs at the next frame. @param {Run[]} runs */
@@ -120,24 +113,6 @@ export class Strip {
     this.element.remove();
     this.resize(0);
   }
-}
-
-/** Pass on what happens at an element that is in front of the canvas. @param {HTMLElement} element @param {HTMLElement} canvas @param {string[]} kinds */
-export function leaveToCanvas(element, canvas, kinds) {
-  for (const kind of kinds) {
-    element.addEventListener(kind, (event) => {
-      if (!element.closest(".dom-widget")) return; // in the Vue renderer it is not in front of the canvas
-      const Kind = /** @type {any} */ (event.constructor);
-      canvas.dispatchEvent(new Kind(kind, event));
-      event.preventDefault();
-    });
-  }
-}
-
-export function addStyle(text = STYLE) {
-  const style = document.createElement("style");
-  style.textContent = text;
-  document.head.append(style);
 }
 
 function newRow() {
