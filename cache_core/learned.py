@@ -100,13 +100,13 @@ class Learned:
         return replace(self, plans={**self.plans, len(plan.steps): KeptPlan(plan.steps, plan.tuned)})
 
     @property
-    def tuned(self) -> dict[int, KeptPlan]:
+    def tuned_plans(self) -> dict[int, KeptPlan]:
         """The plans that were tuned, which hold for the model and the schedule whatever more is recorded."""
         return {count: plan for count, plan in self.plans.items() if plan.tuned}
 
     def merged(self, recording: Recording) -> Learned:
         """With another run of the same schedule."""
-        return replace(self, recording=self.recording.merged(recording), plans=self.tuned)
+        return replace(self, recording=self.recording.merged(recording), plans=self.tuned_plans)
 
     def as_dict(self) -> dict[str, Any]:
         kept = sorted(self.plans.items())

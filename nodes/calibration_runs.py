@@ -11,6 +11,7 @@ from typing import Any
 import comfy.utils
 import numpy as np
 from comfy.model_management import throw_exception_if_processing_interrupted
+from comfy.model_patcher import ModelPatcher
 from torch import Tensor
 
 from ..cache_core.fitting import fitted_entries
@@ -87,7 +88,7 @@ class CalibrationRuns:
             return Plan(method, {}, recorder=recorder[-1])
 
         cached = apply_cache(self.model, method, at_start=at_start)
-        picture = self.scene.sample(cached, seed, partial(self.progress.update, 1))
+        picture = self.sample(cached, seed)
         recording = recorder[-1].recording()
         if recording is None:
             raise ValueError(NOT_RECORDED)
@@ -102,7 +103,7 @@ class CalibrationRuns:
 
         def left(step: int) -> float:
             held = apply_cache(self.model, reusing_once(step, self.facts["sees_branches"]))
-            return math.sqrt(squared_error(self.scene.sample(held, seed, partial(self.progress.update, 1)), first))
+            return math.sqrt(squared_error(self.sample(held, seed), first))
 
         self.keep(replace(self.merged(), gains=measured_gains(self.recordings[0], left)))
 
@@ -131,7 +132,7 @@ class CalibrationRuns:
             return
         recordings = [replace(each, gains=learned.recording.gains) for each in self.recordings]
         plans = list(candidates(recordings, computed, trials, throw_exception_if_processing_interrupted))
-        if computed in learned.tuned:  # by an earlier calibration
+        if computed in learned.tuned_plans:  # by an earlier calibration
             plans.insert(0, learned.plan(computed))
         self.expect(len(plans) + max(len(free_factors(plan.segments)) for plan in plans) + 1)
 
@@ -142,9 +143,12 @@ class CalibrationRuns:
     def left_behind(self, sketch: Sketch, plan: ForecastPlan) -> list[np.ndarray]:
         """By picture, a sketch (E) of how its latent by a plan differs from the exact one."""
         cached = apply_cache(self.model, stepcache(plan, per_branch=self.facts["sees_branches"]))
-        latents = [self.scene.sample(cached, seed, partial(self.progress.update, 1)) for seed in self.pictures]
-        pairs = zip(latents, self.pictures.values(), strict=True)
-        return [sketch(difference(latent, exact)).cpu().double().numpy() for latent, exact in pairs]
+        differences = (difference(self.sample(cached, seed), exact) for seed, exact in self.pictures.items())
+        return [sketch(each).cpu().double().numpy() for each in differences]
+
+    def sample(self, cached: ModelPatcher, seed: int) -> Tensor:
+        """The final latent, shown as progress."""
+        return self.scene.sample(cached, seed, partial(self.progress.update, 1))
 
     def expect(self, trials: int) -> None:
         """Show the progress of what is left: so many runs of every picture."""
@@ -159,7 +163,7 @@ class CalibrationRuns:
 
         def with_more(profile: ModelProfile) -> ModelProfile:
             known = profile.exact(kept_under(self.facts), recording.sigmas)
-            self.learned = Learned(kept_under(self.facts), recording, known.tuned if known else {})
+            self.learned = Learned(kept_under(self.facts), recording, known.tuned_plans if known else {})
             return profile if known and known.recording.runs > recording.runs else profile.with_learned(self.learned)
 
         self.update(with_more)
@@ -174,7 +178,7 @@ class CalibrationRuns:
         pictures = "one picture" if recording.runs == 1 else f"{recording.runs} pictures"
         lines = [f"{self.profile.model}: {pictures} of {recording.steps} steps"]
         lines += [
-            f"tuned for {recording.steps / count:.1f}x: {count} steps computed" for count in sorted(learned.tuned)
+            f"tuned for {recording.steps / count:.1f}x: {count} steps computed" for count in sorted(learned.tuned_plans)
         ]
         for name, entry in self.profile.calibrations.items():
             if "threshold" in entry:

@@ -50,13 +50,20 @@ def test_every_recording_goes_through_a_file(steps, seed, kind, guided, runs):
     assert ModelProfile.from_json(profile.as_json()).learned == profile.learned
 
 
+def largest(plans) -> str:
+    """A profile as full as it gets, with these plans in each of its recordings."""
+    (one,) = ModelProfile("", "").with_learned(replace(learned(MOST_STEPS), plans=plans)).learned
+    return ModelProfile("M", "id", (one,) * MOST_RECORDINGS).as_json()
+
+
 def test_the_largest_profile_can_be_read_again():
-    every = {
-        n: KeptPlan(tuple(range(n)), tuple(Segment(at, at + 1, -2.7183, -0.1416) for at in range(n)))
-        for n in range(2, MOST_STEPS)
-    }
-    (one,) = ModelProfile("", "").with_learned(replace(learned(MOST_STEPS), plans=every)).learned
-    text = ModelProfile("M", "id", (one,) * MOST_RECORDINGS).as_json()
+    text = largest({n: KeptPlan(tuple(range(n))) for n in range(2, MOST_STEPS)})
+    assert len(text) < MOST_CHARACTERS / 2 and len(ModelProfile.from_json(text).learned) == MOST_RECORDINGS
+
+
+def test_the_largest_profile_can_be_read_again_also_if_every_plan_was_tuned():
+    tuned = [Segment(at, at + 1, -2.7183, -0.1416) for at in range(MOST_STEPS)]
+    text = largest({n: KeptPlan(tuple(range(n)), tuple(tuned[:n])) for n in range(2, MOST_STEPS)})
     assert len(text) < 0.75 * MOST_CHARACTERS and len(ModelProfile.from_json(text).learned) == MOST_RECORDINGS
 
 
@@ -227,7 +234,7 @@ def test_plans_are_of_the_schedule_they_were_made_for():
 def test_tuned_plans_hold_whatever_more_is_recorded_but_not_for_another_schedule():
     tuned = KeptPlan((0, 1, 5), (Segment(0, 1), Segment(1, 5, 0.5), Segment(5, 12, 1.5, -0.5)))
     planned = replace(learned(12), plans={3: tuned, 4: KeptPlan((0, 1, 2, 5))})
-    assert planned.tuned == planned.merged(planned.recording).plans == {3: tuned}
+    assert planned.tuned_plans == planned.merged(planned.recording).plans == {3: tuned}
     assert planned.plan(3).tuned == tuned.tuned and found(PLAIN, even(13), planned).plan(3).tuned == ()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import contextmanager
 from inspect import signature
 
 import comfy.sample
@@ -240,31 +241,32 @@ def test_the_last_seed_is_followed_by_the_first():
     assert calibrate(shared("flux_dev"), seed=2**64 - 1, runs=2)[0].learned[0].recording.runs == 2
 
 
-def test_a_stop_loses_one_run(monkeypatch):
-    tiny, done = shared("flux_dev"), []
+@contextmanager
+def stopped_at(step, monkeypatch):
+    """The user stops when so many steps were sampled."""
+    done = []
 
     def stop(self, value):
         done.append(value)
-        if len(done) == 2 * STEPS + 3:
+        if len(done) == step:
             raise InterruptedError
 
-    monkeypatch.setattr("comfy.utils.ProgressBar.update", stop)
-    with pytest.raises(InterruptedError):
+    with monkeypatch.context() as patched, pytest.raises(InterruptedError):
+        patched.setattr("comfy.utils.ProgressBar.update", stop)
+        yield
+
+
+def test_a_stop_loses_one_run(monkeypatch):
+    tiny = shared("flux_dev")
+    with stopped_at(2 * STEPS + 3, monkeypatch):
         calibrate(tiny, runs=4)
     assert profile_of(tiny.patcher).learned[0].recording.runs == 2
 
 
 def test_a_stop_keeps_what_was_learned_before_from_more_pictures(monkeypatch):
-    tiny, done = shared("flux_dev"), []
+    tiny = shared("flux_dev")
     (before,) = calibrate(tiny, runs=2, speedup=2.0, trials=1)[0].learned
-
-    def stop(self, value):
-        done.append(value)
-        if len(done) == STEPS + 3:
-            raise InterruptedError
-
-    with monkeypatch.context() as patched, pytest.raises(InterruptedError):
-        patched.setattr("comfy.utils.ProgressBar.update", stop)
+    with stopped_at(STEPS + 3, monkeypatch):
         calibrate(tiny, runs=2, seed=5)
     assert profile_of(tiny.patcher).learned[0].plans == before.plans and before.plans[STEPS // 2].tuned
     calibrate(tiny, runs=1)
@@ -273,15 +275,8 @@ def test_a_stop_keeps_what_was_learned_before_from_more_pictures(monkeypatch):
 
 @pytest.mark.parametrize("at", [0, 2, 6], ids=["before a plan was tried", "among plans", "among factors"])
 def test_a_stop_while_tuning_keeps_plans_for_every_number_of_steps(monkeypatch, reports, at):
-    tiny, done = shared("flux_dev"), []
-
-    def stop(self, value):
-        done.append(value)
-        if len(done) == (2 + at) * STEPS + 3:
-            raise InterruptedError
-
-    with monkeypatch.context() as patched, pytest.raises(InterruptedError):
-        patched.setattr("comfy.utils.ProgressBar.update", stop)
+    tiny = shared("flux_dev")
+    with stopped_at((2 + at) * STEPS + 3, monkeypatch):
         calibrate(tiny, runs=2, speedup=2.0, trials=2)
     assert set(profile_of(tiny.patcher).learned[0].plans) == set(range(2, STEPS))
     run(with_stepcache(tiny.patcher), tiny, STEPS)
@@ -289,20 +284,14 @@ def test_a_stop_while_tuning_keeps_plans_for_every_number_of_steps(monkeypatch, 
 
 
 def test_plans_that_were_tuned_stay_until_there_is_a_better_one(monkeypatch):
-    tiny, done = shared("flux_dev"), []
-    kept = lambda: profile_of(tiny.patcher).learned[0].tuned  # noqa: E731
+    tiny = shared("flux_dev")
+    kept = lambda: profile_of(tiny.patcher).learned[0].tuned_plans  # noqa: E731
     calibrate(tiny, runs=2, speedup=2.0, trials=2)
     slow = kept()[STEPS // 2]
     calibrate(tiny, runs=2, speedup=3.2, trials=2, seed=7)
     assert set(kept()) == {5, STEPS // 2} and kept()[STEPS // 2] == slow
 
-    def stop(self, value):
-        done.append(value)
-        if len(done) == 3 * STEPS + 3:
-            raise InterruptedError
-
-    with monkeypatch.context() as patched, pytest.raises(InterruptedError):
-        patched.setattr("comfy.utils.ProgressBar.update", stop)
+    with stopped_at(3 * STEPS + 3, monkeypatch):
         calibrate(tiny, runs=2, speedup=2.0, trials=2, seed=11)
     assert set(kept()) == {5, STEPS // 2} and kept()[STEPS // 2] == slow
 
